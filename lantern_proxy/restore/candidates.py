@@ -23,19 +23,20 @@ from lantern_proxy.signals import name_before
 from lantern_proxy.turn import Passage, Reason
 
 OFFERS, OFFER_TIMES = 12, 3
-"""Passages that the packer chooses from, when a question is known: at least so many, and then until their text is so
-many times the budget."""
+"""How many passages the packer chooses from when a question is known: OFFERS of them, and then more until their text
+is OFFER_TIMES the budget."""
 PRINTED = 0.5
-"""Share of the question that a line holds, or nearness to it, from which on it may answer although it was printed."""
+"""A line that a tool printed may answer the question if it holds this share of it, or its vector is this near."""
 HELD = 0.25
-"""Least share of the question that results of tools and calls hold; one that has a name of it needs no more."""
+"""Least share of the question that a result of a tool, or a call, has to hold; with a name that is asked for in it,
+that is enough."""
 _AHEAD = 32
 """Passages that are read, and looked for in the request, at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where candidates come from, and by which rules they are refused."""
+    """The archive that candidates come from, and the rules that keep some passages out."""
 
     archive: Archive
     restore: RestoreConfig
@@ -44,8 +45,8 @@ class Source:
     def lost_of(
         self, scope: Scope, order: Sequence[int], present: Present, mass: Mapping[str, float], ask: Ask
     ) -> list[Candidate]:
-        """The first of `order` that the request lacks, wholly or in part: OFFERS at least, and then until their text is
-        OFFER_TIMES the budget. mass: of the question, see masses()"""
+        """The first of the rows `order` that the request lacks, at least in part, and that may tell what is asked:
+        OFFERS of them, and then more until their text is OFFER_TIMES the budget. mass: see question.masses()"""
         most_chars = OFFER_TIMES * ask.budget_chars
         found: list[Candidate] = []
         for row, read, reason in looked_at(scope, order, present, ask):
@@ -65,7 +66,8 @@ class Source:
         return self.alive(ask, found)
 
     def alive(self, ask: Ask, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Without what was pruned or refused since, or has too little confidence; as the archive has it now."""
+        """`candidates` as the archive has them now: without those that were pruned or corrected since the scope was
+        read, that a person refused, or that have too little confidence."""
         now = self.archive.of(ask.tenant).plain_passages([c.passage.id for c in candidates])
         found = []
         for candidate in candidates:
@@ -79,7 +81,7 @@ class Source:
         return found
 
     def refused(self, passage: Passage) -> Reason | None:
-        """Why a rule or a person keeps a passage out, if one does."""
+        """Why a rule or a person keeps a passage out; None when none does."""
         if passage.verdict in reinforce.REFUSED:
             return "verdict"
         if not reinforce.retrievable(passage.confidence, self.rates):
@@ -90,7 +92,8 @@ class Source:
 def looked_at(
     scope: Scope, rows: Sequence[int], present: Present, ask: Ask
 ) -> Iterator[tuple[int, ReadPassage, Reason | None]]:
-    """Each of `rows` with its passage, and why the request lacks nothing of it, if so. Some are looked at ahead."""
+    """(row, its passage, why it is no candidate) for each of `rows`; the last is None where the request lacks some of
+    the passage. Passages are read, and looked for in the request, _AHEAD at a time."""
     for first in range(0, len(rows), _AHEAD):
         some = rows[first : first + _AHEAD]
         passages = scope.passages.of(some)
@@ -99,7 +102,8 @@ def looked_at(
 
 
 def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Candidate:
-    """A passage with the lines that the request lacks; none when a replayed block shows it in other words."""
+    """A passage with the lines that the request lacks. A passage of a replayed block of which the request seems to hold
+    no line at all stands there in another form, so nothing of it counts as lost."""
     gone = lost(read.passage, read.lines, present)
     if read.passage.id in ask.shown and len(gone) == len(read.lines):
         gone = ()
@@ -107,9 +111,12 @@ def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Can
 
 
 def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
-    """Its lost lines; of a message that the request holds for the rest without what says nothing, or is asked, of other
-    things: "I'm sorry about that." before the sentence that answers, "Which day suits you?" behind it. "It is green."
-    behind one that bears on the question says what was asked."""
+    """The lost lines for whose sake the passage may be a candidate: all, where the request holds none of its lines.
+
+    Else those that share a word with the question, or say something, or stand right behind a line of the request that
+    shares one ("It is green."). What only leads in ("I'm sorry about that.") or asks on ("Which day suits you?") around
+    an answer that the request holds is not worth a block.
+    """
     lines, lost = candidate.lines, candidate.lost
     if len(lost) == len(lines):
         return [*lost]
@@ -119,8 +126,9 @@ def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
 
 
 def _left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...]:
-    """Lost lines of a passage that a block shows in part which bear on the question: by themselves, by what stands
-    above them, or right behind one that has half of it. The block has taken what says most."""
+    """Of a passage that a block of the request shows in part: the other lines, as far as they bear on the question, by
+    themselves, by the heads above them, or since the line before holds half of the question. Others the block left out
+    because they say less."""
     lines = candidate.lines
     of = heads(candidate.passage, lines)
     over = {row: header for header, *rows in tables(candidate.passage, lines) for row in rows}
@@ -134,8 +142,8 @@ def _left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...
 
 
 def tells(line: Line, mass: Mapping[str, float]) -> bool:
-    """May a question be answered by it? What a tool gives again must hold much of it, and not in one word, or have a
-    name that is asked for: `MAX_AGE`, `v2.1`."""
+    """May this line answer the question? A line that a tool would print again must hold much of the question, in more
+    than one word, or a name that is asked for, as `MAX_AGE` or `v2.1`; any other line only must be no filler."""
     if line.sort != "printed":
         return line.salience > FILLER
     shared, held = line.words & mass.keys(), coverage(mass, line.words)
@@ -144,8 +152,8 @@ def tells(line: Line, mass: Mapping[str, float]) -> bool:
 
 
 def answering_rows(candidate: Candidate, mass: Mapping[str, float]) -> set[int]:
-    """Printed lines that answer a question together with the header of their table, or with their heads: neither does
-    alone."""
+    """Lines of a tool's result that answer a question only together with the header of their table, or with the heads
+    above them; only the best of them, since such a result has many alike. Else those that answer it together."""
     lines, passage = candidate.lines, candidate.passage
     if passage.speaker != "tool":
         return set()
@@ -163,7 +171,8 @@ def answering_rows(candidate: Candidate, mass: Mapping[str, float]) -> set[int]:
 
 
 def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
-    """The lines of a record that answer a question together, each with words of it that no other line has."""
+    """Lines that answer a question together, as the fields of one record do: each holds words of the question that no
+    other line has. Empty when they hold too little of it."""
     shared = [line.words & mass.keys() for line in lines]
     times = Counter(word for words in shared for word in words)
     own = {i: {word for word in words if times[word] == 1} for i, words in enumerate(shared)}
@@ -172,7 +181,8 @@ def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
 
 
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
-    """What of one passage some parts put into the block; and the name before it, as group chats have it."""
+    """What the parts `taken`, all of one candidate, put into the block: their lines, and the speaker's name in front of
+    the text, where there is one."""
     candidate = candidates[taken[0].candidate]
     said = [candidate.lines[i] for i in sorted(i for part in taken for i in part.lines)]
     spans = [(line.start, line.end) for line in said]
@@ -180,7 +190,7 @@ def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Ch
 
 
 def name_chars(passage: Passage) -> int:
-    """Length of the name before the text, as group chats have it; 0 where there is none."""
+    """Length of the speaker's name in front of the text ("Ana: ..."), as group chats have it; 0 where there is none."""
     return name_before(passage.text) if passage.speaker == "user" else 0
 
 
@@ -190,13 +200,13 @@ class Replaced(NamedTuple):
     turn: int
     """0: the request itself."""
     candidate: int | None
-    """That holds it; None: the request does."""
+    """Index of the candidate that holds it; None when the request does."""
     whole: bool
     """See superseded.Newer."""
 
     @property
     def mark(self) -> str:
-        """What the header of the older one says."""
+        """What the header of the older passage says about it."""
         by = f"turn {self.turn}" if self.turn else "this request"
         return f"superseded by {by}" if self.whole else f"but see {by}"
 
@@ -207,9 +217,9 @@ BY_REQUEST = Replaced(0, None, whole=True).mark
 def replaced(
     candidates: Sequence[Candidate], ask: Ask, shown: Sequence[ReadPassage] = ()
 ) -> dict[tuple[int, int], Replaced]:
-    """(candidate, line) -> the later statement that replaces it.
+    """(candidate, line) -> the later statement that replaces that line.
 
-    shown: what blocks of the request have already; it may be what replaces something
+    shown: passages that blocks of the request show; they may hold such a statement, too
     """
     where, statements = [], []
     for c, candidate in enumerate(candidates):
@@ -227,8 +237,8 @@ def replaced(
 
 
 def _statements(passage: Passage, lines: Sequence[Line]) -> Iterator[tuple[int, Statement]]:
-    """What a user or an assistant states in a passage, with the number of its line. A row of a table is no statement:
-    what replaces one of its cells says nothing of the others."""
+    """(line, statement) for each line of a passage in which a user or an assistant states something. A row of a table
+    is no statement: what replaces one of its cells says nothing of the others."""
     told = passage.speaker in ("user", "assistant")
     rows = {i for table in tables(passage, lines) for i in table} if told else set()
     for i, line in enumerate(lines) if told else ():
@@ -238,8 +248,10 @@ def _statements(passage: Passage, lines: Sequence[Line]) -> Iterator[tuple[int, 
 
 
 def newest(candidates: Sequence[Candidate], ask: Ask) -> tuple[list[Candidate], dict[tuple[int, int], int]]:
-    """Without the lost lines of which a later statement says all but the value that it replaces; and for those that it
-    replaces in part, and rules, (candidate, line) -> candidate that holds it, since they mislead without it."""
+    """`candidates` without the lost lines that a later statement replaces whole, rules excepted.
+
+    And for the lines that stay though a later statement replaces a part of them: (candidate, line) -> the candidate
+    that holds this statement. Without it they mislead."""
     old = replaced(candidates, ask)
     gone = {(n, i) for (n, i), newer in old.items() if newer.whole and candidates[n].lines[i].sort != "rule"}
     kept = [replace(c, lost=tuple(i for i in c.lost if (n, i) not in gone)) for n, c in enumerate(candidates)]

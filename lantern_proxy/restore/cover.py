@@ -21,27 +21,30 @@ from lantern_proxy.signals import name_before, named
 from lantern_proxy.turn import CLIENT, Passage
 
 GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
-"""Up to this length what a message says goes in whole; of a longer one, and of tools' results, sentence by sentence."""
+"""Speaker -> characters up to which what is lost of a message goes in as one part; of a longer message, and of results
+of tools, each sentence is a part of its own."""
 FRAGMENT_CHARS: Mapping[str, int] = {"assistant": 200}
 FRAGMENT_OTHERS, FRAGMENT_POWER = 50, 0.7
-"""What is shorter is worth less, by its share of this to that power: it says little without what stood around it."""
+"""A part of fewer characters than this (FRAGMENT_OTHERS for other speakers) is a fragment, which says little without
+what stood around it: its worth is multiplied by (its characters / these) ^ FRAGMENT_POWER."""
 UNASKED = frozenset({"greeting", "printed"})
 """Sorts of sentences that a loss block has no room for."""
 ECHO = 0.35
-"""A part of whose worth less than this share is new repeats what others say."""
+"""A part repeats what others say when less than this share of its worth is new."""
 LOOK_EVERY = 16
 """Candidates or parts between two looks at the clock: well under a millisecond."""
 LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0, CLIENT: 4.0}
-"""What these said is left out when it would add no more: a sentence without a name, a number or a rare word."""
+"""Speaker -> gain up to which a part is left out: a sentence without a name, a number or a rare word adds no more."""
 AGENTS = 5
-"""One of so many passages is of a tool, or calls one, where an agent is at work."""
+"""An agent is at work where at least one of so many passages is a result or a call of a tool."""
 LEAST_CHARS = 30
-"""With less room than this the block is full."""
+"""A block with less room than this is full."""
 OWN_NAME = 0.25
-"""Of the weight of a named number what belongs to number and name together; the rest is the number's own, since "corp
-is 250" and "250 requests" tell the same."""
+"""Share of the weight of a named number ("corp 250") that only the same name with the same number brings back; the rest
+is the number's own, since "corp is 250" and "250 requests" tell the same."""
 ITSELF = 0.7
-"""Share of a part's likelihood that no other part can bring back: two that share their words are asked about apart."""
+"""Share of a part's likelihood that no other part can bring back: people ask for each of two sentences, even where
+these share their words."""
 WORD_WEIGHT = 0.4
 """A content word of the highest idf, against 1 for a name and 2 for a named number."""
 
@@ -54,10 +57,10 @@ class Candidate:
     lines: tuple[Line, ...]
     lost: tuple[int, ...]
     row: int = -1
-    """Of its scope."""
+    """Of the passage in its scope."""
     around: Around = field(default_factory=lambda: Around(answers=False))
     within: frozenset[str] = frozenset()
-    """Words of what a short message belongs to, which goes in with it: see restore/context.py."""
+    """Words of what the passage belongs to, if it is a short message: that goes in with it, see restore/context.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +71,29 @@ class Part:
     lines: tuple[int, ...]
     speaker: str
     worth: Mapping[str, float]
-    """Specific term ("=" in front), number ("#"), word or itself ("@") -> what bringing it back is worth, > 0."""
+    """What is brought back -> what that is worth, > 0. A specific term has "=" in front, a number "#", a word nothing,
+    and "@" stands for the part itself."""
     alone: float
-    """Its value when nothing else is there: the sum of `worth`."""
+    """What the part is worth when nothing else is chosen: the sum of `worth`."""
     opens: frozenset[str] = frozenset()
-    """What costs characters once however many parts share it: its message's entry, its day."""
+    """What costs characters only once, however many parts share it: the entry of the message, and its day."""
     rule: bool = False
-    """It lays down a rule, or is short: that others use the same words does not make it an echo of them."""
+    """The part lays down a rule, or is a short message: it is no echo of others that use the same words."""
     tells: bool = False
-    """It has a number or a name that the request lacks, and is of a chat: an agent names what it looks at next."""
+    """The part has a number or a name that the request lacks. False where an agent is at work: it names whatever it
+    looks at next."""
     wish: bool = False
-    """A user says it to an agent at work, whose reports use the same words: only users' words make it an echo."""
+    """A user says this to an agent at work. The agent's reports use the same words, so only words of users make it an
+    echo."""
 
 
 def opens_of(passage: Passage) -> frozenset[str]:
-    """Its message's entry and its day: see Part.opens."""
+    """For Part.opens: the entry of a passage's message in the block, and its day."""
     return frozenset((entry_of(passage), day(passage)))
 
 
 def unweighed(candidate: int, lines: Iterable[int], passage: Passage) -> Part:
-    """Lines that go in beside others, or where room is left, and not for what they are worth."""
+    """A part without a worth of its own: lines that go in with others, or where room is left."""
     return Part(candidate, tuple(lines), passage.speaker, {}, 0.0, opens_of(passage))
 
 
@@ -121,12 +127,12 @@ def never() -> bool:
 
 
 def is_agents(some: Sequence[Passage]) -> bool:
-    """Is an agent at work where these were said? Many of them are of tools, or call one."""
+    """Was an agent at work when these passages were said? Then many of them are results or calls of tools."""
     return len(some) <= AGENTS * sum([passage.speaker == "tool" or bool(passage.tools) for passage in some])
 
 
 def among_people(some: Sequence[Passage]) -> bool:
-    """Do people talk to each other there, each with their name before what they say?"""
+    """Do people talk to each other in these passages? Then each has their name in front of what they say."""
     said = [each for each in some if each.speaker == "user"]
     return named([each.text[: name_before(each.text)] for each in said], [each.speaker for each in said])
 
@@ -140,10 +146,12 @@ def parts(
     *,
     unasked: Container[str] = UNASKED,
 ) -> list[Part]:
-    """What could go in. idf: index term -> rarity in (0, 1]; prior: factor per candidate (confidence).
+    """The parts that could go in.
 
+    idf:     index term -> rarity in (0, 1]
+    prior:   for each candidate a factor of what it is worth (confidence, pins)
+    late:    asked now and then; once it says so, only the candidates that were looked at by then have parts
     unasked: sorts of sentences that are left out
-    late: asked now and then; once it says so, those that were looked at by then are all there are
     """
     within = frozenset().union(*[candidate.within for candidate in candidates])
     weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost], within)
@@ -194,7 +202,7 @@ def _groups(candidate: Candidate, unasked: Container[str]) -> list[tuple[int, ..
 
 
 def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:
-    """Of `value` what each term and word brings back that the request does not hold."""
+    """The `value` of some lines, dealt out to the specific terms, numbers and words that the request does not hold."""
     words, keys = content(said)
     full, held = weights.words, weights.held
     named: dict[str, float] = {}
@@ -217,19 +225,21 @@ def _itself(candidate: int, group: tuple[int, ...]) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _number(term_key: str) -> str:
-    """The number in a named number, "250" of "corp 250"; empty when it has one digit only or there is none."""
+    """The number in a specific term, as "250" in "corp 250"; empty when there is none, or it has only one digit."""
     words = term_key.split(" ") if " " in term_key else ()
     return next((word for word in words if len(word) > 1 and word.replace(".", "").isdigit()), "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A specific term as parts name it, and what its own is worth; the same of the number in it, if there is one."""
+    """A specific term as a part names it in `worth`, and the number in it, if there is one."""
 
     name: str
     own: float
+    """What bringing back the term is worth, without the number's share."""
     number: str
     shared: float
+    """What bringing back the number is worth, whatever name stands beside it."""
 
 
 def _term(key: str) -> _Term:
@@ -238,7 +248,7 @@ def _term(key: str) -> _Term:
 
 
 class _Weights:
-    """Weights of terms and words of some lines, and which of them the request holds; each computed once."""
+    """What the terms and words of some lines weigh, and which of them the request holds; each computed once."""
 
     def __init__(
         self, present: Present, idf: Callable[[str], float], lines: Sequence[Line], within: frozenset[str]
@@ -249,10 +259,10 @@ class _Weights:
         self.words = {word: WORD_WEIGHT * rarity for word, rarity in rarities.items()}
         held = present.specific_terms(keys)
         self.held = present.terms(words) | {"=" + key for key in held}
-        """Words, and terms behind a "="."""
+        """What the request holds of them: words, and terms with "=" in front."""
         self.terms = {key: _term(key) for key in keys}
         self.lost_terms = {key: 0.0 if key in held else term_weight(key) for key in keys}
-        """0 for one that the request holds."""
+        """Specific term -> its weight, 0 if the request holds it."""
 
 
 def value(chosen: Iterable[Part]) -> float:
@@ -265,17 +275,17 @@ def value(chosen: Iterable[Part]) -> float:
 
 
 def adds(part: Part, best: Mapping[str, float]) -> float:
-    """What a part would add to what was chosen. best: term -> the most that one of those gives for it"""
+    """What a part would add to what was chosen. best: term -> the most that a chosen part gives for it"""
     return sum([each - had for term, each in part.worth.items() if each > (had := best.get(term, 0.0))])
 
 
 def is_little(part: Part, gain: float) -> bool:
-    """Would a part that adds `gain` add too little for who said it?"""
+    """Is `gain` too little for a part of this speaker to go in? See LEAST_GAIN."""
     return gain <= LEAST_GAIN.get(part.speaker, 0.0) and not part.tells
 
 
 def is_echo(part: Part, known: Container[str], *, least: float = ECHO) -> bool:
-    """Is less than the share `least` of a part in other terms than these? A rule never is one."""
+    """Is less than the share `least` of a part's worth in terms that are not `known`? A rule never is an echo."""
     new = sum([each for term, each in part.worth.items() if term not in known and term[0] != "@"])
     return not part.rule and new < least * part.alone * (1 - ITSELF)
 
@@ -314,8 +324,8 @@ def cover(
 
 
 def completed(chosen: Sequence[Chosen], candidates: Sequence[Candidate], cost: Cost, room_chars: int) -> list[Chosen]:
-    """`chosen`, and what is left of short messages of users that are among it, as far as there is room: of a message
-    "British spelling. Active voice." no half is all that was wished for, little as two words say by themselves."""
+    """`chosen`, and the rest of those short messages of users of which a part was chosen, as far as there is room: of
+    "British spelling. Active voice." half is not what was wished for, little as two words may say by themselves."""
     opened: set[str] = set()
     taken: dict[int, list[Part]] = {}
     for each in chosen:
@@ -348,7 +358,7 @@ def _greedy(
     """Lazy greedy: gains only fall, so a part whose old density is beaten by none need not be compared again."""
     best: dict[str, float] = {}
     told = set[str]()
-    """What users said."""
+    """Terms of the chosen parts that users said."""
     left = dict(shares)
     heap = [(-part.alone / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
     heapq.heapify(heap)

@@ -23,24 +23,24 @@ from lantern_proxy.turn import Passage
 
 T = TypeVar("T")
 Split = Callable[[str], Pieces]
-"""A text into its word pieces."""
+"""Splits a text into its word pieces."""
 
 STEP = 500
 """Passages read from the archive between two looks at the clock: about 5 ms."""
 SMALL = 2_000
 """Passages of a scope that are all read when one is looked at."""
 MOST_READ = 10_000
-"""Passages of a scope that stay in memory with what was computed of them, 4 KB each; of a large one those read last."""
+"""Most passages of a scope that stay in memory with what was computed from them, 4 KB each: those read last."""
 MOST_TOLD = 20_000
-"""Passages of a scope of which it stays in memory what is told of them, 600 to 1,200 bytes each."""
+"""Most passages of a scope of which what questions look at (`Told`) stays in memory, 600 to 1,200 bytes each."""
 
 
 @dataclass(slots=True)
 class ReadPassage:
-    """A passage as a scope holds it, with what is computed once."""
+    """A passage as a scope holds it, with what is computed from it when it is first asked for."""
 
     passage: Passage
-    """Without its terms, which are in the index."""
+    """With `terms` left empty: the index holds them."""
     _flat: str | None = None
     _lines: tuple[Line, ...] | None = None
     _words: frozenset[str] | None = None
@@ -49,7 +49,7 @@ class ReadPassage:
 
     @property
     def flat(self) -> str:
-        """Its text with white space collapsed."""
+        """The text with white space collapsed."""
         if self._flat is None:
             self._flat = flat(self.passage.text)
         return self._flat
@@ -62,21 +62,21 @@ class ReadPassage:
 
     @property
     def words(self) -> frozenset[str]:
-        """Its index terms."""
+        """The index terms of the text."""
         if self._words is None:
             self._words = frozenset(terms(self.passage.text))
         return self._words
 
     @property
     def tag_terms(self) -> frozenset[str]:
-        """Index terms of its tags and tool names."""
+        """Index terms of the tags and tool names."""
         if self._tag_terms is None:
             self._tag_terms = frozenset(terms(" ".join((*self.passage.tags, *self.passage.tools))))
         return self._tag_terms
 
     @property
     def sequence(self) -> str:
-        """Its index terms in order, a line break around each."""
+        """The index terms of the text in order, a line break before and after each."""
         if self._sequence is None:
             self._sequence = sequence(self.passage.text)
         return self._sequence
@@ -94,9 +94,9 @@ class Days(NamedTuple):
     """The days of a passage, as signals/dates.py counts them."""
 
     named: tuple[Span, ...]
-    """Those that its text names."""
+    """The days that its text names."""
     said: int
-    """The one on which it was said."""
+    """The day on which it was said."""
 
 
 Tags = tuple[str, ...]
@@ -104,7 +104,7 @@ Tags = tuple[str, ...]
 
 
 class Numbered(Generic[T]):
-    """Values, each once, numbered as they come: many passages have the same."""
+    """Gives each different value a number, in the order in which they come: many passages have the same value."""
 
     def __init__(self) -> None:
         self._numbers: dict[T, int] = {}
@@ -121,26 +121,26 @@ class Numbered(Generic[T]):
 
 
 class Shared(Generic[T]):
-    """A value of each of n passages, where many have the same."""
+    """One value for each of n passages, many of which have the same."""
 
     def __init__(self, numbers: Ints, values: Sequence[T]) -> None:
         """numbers: (n,) places in `values`"""
         counts = np.bincount(numbers)
         self._numbers, self._there = numbers, np.flatnonzero(counts)
         self.values = [values[n] for n in self._there.tolist()]
-        """Each once."""
+        """The different values."""
         self.counts: Ints = counts[self._there]
-        """How many passages have each."""
+        """How many passages have each of `values`."""
 
     def each(self, of_values: Sequence[float] | Floats) -> Floats:
-        """(n,) for each passage the number of its value. of_values: one for each of `values`"""
+        """(n,) for each passage what `of_values` says of its value. of_values: a number for each of `values`"""
         found = np.zeros(len(self._there) and int(self._there[-1]) + 1)
         found[self._there] = of_values
         return found[self._numbers]
 
 
 class Common:
-    """What passages have in common, as it was told of them."""
+    """The values that passages of a scope share, for all of their `Told`: who speaks, days, tags."""
 
     def __init__(self) -> None:
         self.voices, self.days, self.tags = Numbered[Voice](), Numbered[Days](), Numbered[Tags]()
@@ -148,15 +148,16 @@ class Common:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What questions ask of n passages. It stays when the texts are let go of."""
+    """What questions look at of n passages: when each was said and by whom, the days it names, its tags, its form. It
+    stays in memory when the texts are let go of."""
 
     _numbers: Floats
-    """(n, TOLD) by `tell`"""
+    """(n, TOLD) as tell() gives them."""
     _common: Common
 
     @property
     def forms(self) -> Floats:
-        """(n, 6) the numbers of each one's Form."""
+        """(n, 6) the fields of each passage's Form."""
         return self._numbers[:, 4:]
 
     @property
@@ -178,10 +179,14 @@ class Told:
 
 
 TOLD = 4 + len(Form._fields)
+"""Numbers that tell() makes of a passage."""
 
 
 def tell(passages: Sequence[Passage], common: Common) -> list[tuple[float, ...]]:
-    """TOLD numbers of each. Costs 0.06 ms a passage of 650 characters: keep it. common: grows"""
+    """The TOLD numbers that `Told` keeps of each passage. Costs 0.06 ms a passage of 650 characters: keep them.
+
+    common: takes in the values that numbers stand for
+    """
     tagged = terms_of_parts([" ".join((*p.tags, *p.tools)) for p in passages])
     counted = count([p.text for p in passages])
     return [
@@ -205,7 +210,7 @@ class Passages(Sequence[ReadPassage]):
     def __init__(self) -> None:
         self.ids = array("q")
         self.own: TenantArchive | None = None
-        """Where to read them."""
+        """Where the passages are read; None before the scope is caught up with the archive."""
         self._read: dict[int, ReadPassage] = {}
         self._pieces, self._parts = KeptPieces(1), KeptPieces(2)
         self._traits = Kept(len(TRAITS))
@@ -235,27 +240,27 @@ class Passages(Sequence[ReadPassage]):
             yield from [self._read[row] for row in rows]
 
     def of(self, rows: Sequence[int]) -> list[ReadPassage]:
-        """Those at `rows`, in their order, all read at once."""
+        """The passages at `rows`, in that order, all read at once."""
         with suppress(KeyError):
             return [*map(self._read.__getitem__, rows)]
         self.read(range(len(self)) if len(self) <= SMALL else rows)
         return [self._read[row] for row in rows]
 
     def forget(self, row: int) -> None:
-        """Read this one anew when it is looked at again."""
+        """Forget all that is kept of the passage at `row`: it was corrected, and is read anew when it is looked at."""
         self._read.pop(row, None)
         for kept in (self._told, self._pieces, self._parts, self._traits):
             kept.forget(row)
         self._told_to = min(self._told_to, row)
 
     def told(self, rows: Ints) -> Told:
-        """What questions ask of those at `rows`, in their order. Their texts do not stay."""
+        """What questions look at of the passages at `rows`, in that order. Texts that are read for it are not kept."""
         numbers = self._told.of(rows, lambda missing: tell(self._passages(missing), self._common), most=MOST_TOLD)
         return Told(numbers, self._common)
 
     def pieces(self, rows: Ints, split: Split) -> Lists:
-        """The word pieces of those at `rows`, as `split` makes them of a text. Costs 0.05 ms a passage of 650
-        characters, and 200 bytes to keep."""
+        """The word pieces of the passages at `rows`, as `split` makes them. Costs 0.05 ms a passage of 650 characters,
+        and 200 bytes to keep."""
 
         def made(missing: list[int]) -> list[tuple[Pieces]]:
             return [(split(each.text),) for each in self._passages(missing)]
@@ -263,8 +268,11 @@ class Passages(Sequence[ReadPassage]):
         return self._pieces.lists_of(rows, made, most=MOST_TOLD)[0]
 
     def parts(self, rows: Ints, split: Split) -> tuple[Lists, Lists]:
-        """The same of the sentences of each that ask, and of those that tell; without the speaker's name. rows: of any
-        shape, -1 where there is none"""
+        """The word pieces of the sentences of each passage that ask, and of those that tell; without the speaker's
+        name.
+
+        rows: of any shape, -1 where there is no passage
+        """
 
         def made(missing: list[int]) -> list[tuple[Pieces, Pieces]]:
             both = (asks_and_tells(each.text) for each in self._passages(missing))
@@ -274,7 +282,7 @@ class Passages(Sequence[ReadPassage]):
         return asks, tells
 
     def traits(self, rows: Ints) -> Floats:
-        """(len(rows), len(TRAITS)) what kind of text each is; zeros for a row of -1."""
+        """(len(rows), len(TRAITS)) what kind of text each passage is; zeros for a row of -1."""
 
         def made(missing: list[int]) -> list[tuple[float, ...]]:
             texts = [each.text for each in self._passages(missing)]
@@ -283,7 +291,7 @@ class Passages(Sequence[ReadPassage]):
         return self._traits.of(rows, made, most=MOST_TOLD)
 
     def _passages(self, rows: Sequence[int]) -> list[Passage]:
-        """Those at `rows`; of texts in memory as they are there."""
+        """The passages at `rows`, from memory where they were read; others are read and not kept."""
         unread = [self.ids[row] for row in rows if row not in self._read]
         found = self.own.plain_passages(unread) if unread and self.own is not None else {}
         return [
@@ -293,11 +301,11 @@ class Passages(Sequence[ReadPassage]):
 
     @property
     def untold(self) -> range:
-        """The rows of the newest half of MOST_TOLD that `tell_ahead` has not come to."""
+        """The rows that tell_ahead() has yet to come to: of the newest passages, half as many as MOST_TOLD."""
         return range(max(self._told_to, len(self) - MOST_TOLD // 2), len(self))
 
     def tell_ahead(self, most: int, split: Split | None = None) -> None:
-        """Of the next few, what questions may ask of them; with `split` their word pieces, too."""
+        """Prepare what questions look at of the next `most` of the `untold`; with `split` their word pieces, too."""
         ahead = self.untold[:most]
         rows = np.arange(ahead.start, ahead.stop)
         self.told(rows)
@@ -307,17 +315,17 @@ class Passages(Sequence[ReadPassage]):
 
     @property
     def told_count(self) -> int:
-        """Of how many it is in memory what is told of them."""
+        """Of how many passages what questions look at is in memory."""
         return len(self._told)
 
     def forget_told(self) -> None:
-        """Tell it anew of all of them."""
+        """Let go of what questions look at: it is made anew when it is asked for."""
         for kept in (self._told, self._pieces, self._parts, self._traits):
             kept.clear()
         self._common, self._told_to = Common(), 0
 
     def read(self, rows: Iterable[int]) -> None:
-        """Read all of `rows` at once: a tenth of what they cost one by one."""
+        """Read all of `rows` at once: a tenth of what it costs to read them one by one."""
         wanted = list(rows)
         missing = [row for row in wanted if row not in self._read]
         if not missing or self.own is None:
@@ -331,15 +339,16 @@ class Passages(Sequence[ReadPassage]):
 
     @property
     def read_count(self) -> int:
-        """How many are in memory."""
+        """How many passages are in memory."""
         return len(self._read)
 
     def let_go(self) -> None:
-        """Read all of them anew when they are looked at again. What is told of them stays."""
+        """Let go of all passages: they are read anew when they are looked at. What questions look at stays."""
         self._read = {}
 
     def _make_room(self, wanted: set[int], more: int) -> None:
-        """Let go of those read first, a quarter beyond what is needed, but for `wanted`."""
+        """Let go of the passages read first, until a quarter of MOST_READ is free beyond the `more` that come. Those at
+        the rows `wanted` stay."""
         keep = max(0, MOST_READ * 3 // 4 - more)
         others = [row for row in self._read if row not in wanted]
         for row in others[: max(0, len(others) - keep)]:

@@ -13,7 +13,7 @@ _WORD = re.compile(r"\w+")
 USERS_CHARS = 6_000
 """How much of what users say in a request is searched for changes of what was said before."""
 _PIECE_CHARS = 65_536
-"""So much of a text is read between two looks at the clock: a millisecond, and many times that without C."""
+"""Characters of a text that are read between two looks at the clock: a millisecond, many times that without C."""
 
 
 class Late(Exception):
@@ -25,7 +25,7 @@ def _never() -> bool:
 
 
 def text_of(request: Request) -> str:
-    """All that the model is shown of a request, as Present takes it: one line an item, white space collapsed."""
+    """All that a request shows the model, as Present takes it: one line an item, white space collapsed."""
     return "\n".join([_plain(i) for message in shown_to_model(request) for i in message.items])
 
 
@@ -47,15 +47,14 @@ def users_text_of(request: Request) -> str:
 
 
 def _plain(i: Item) -> str:
-    """An item as passages are cut from it. Arguments of calls are JSON."""
+    """The text of an item as passages have it: JSON in the arguments of calls is unescaped, white space collapsed."""
     escaped = i.kind == "call" and "\\" in i.text
     return plain(i.text.replace("\\n", " ").replace('\\"', '"') if escaped else i.text)
 
 
 class Present:
-    """Each way of looking at the text is prepared when it is first asked for: about 15 ms a megabyte.
-
-    Raises Late where that is after the deadline and the text is long.
+    """What a request holds. What a kind of question needs is prepared when the first of it is asked: about 15 ms a
+    megabyte. Raises Late where a long text is to be prepared after the deadline.
     """
 
     def __init__(self, text: str, late: Callable[[], bool] = _never) -> None:
@@ -64,29 +63,29 @@ class Present:
         self._late = late
 
     def holds(self, flats: Sequence[str]) -> list[bool]:
-        """Which of some texts (white space collapsed) stand in it as whole words?"""
+        """Which of some texts (white space collapsed) stand in the request, as whole words?"""
         return self._held.holds(flats)
 
     def words(self, words: Sequence[str]) -> list[bool]:
-        """Which of some words, in lower case, stand in it?"""
+        """Which of some words, in lower case, stand in the request?"""
         return self._lower.holds(words)
 
     def terms(self, terms: Collection[str]) -> set[str]:
-        """Those of some index terms that its text has, too."""
+        """Those of some index terms that the request has, too."""
         return _between(self._terms, terms, "\n")
 
     def specific_terms(self, term_keys: Collection[str]) -> set[str]:
-        """Those of some specific terms, in the form of analyze.key(), that stand in it."""
+        """Those of some specific terms, in the form of analyze.key(), that stand in the request."""
         return _between(self._keys, term_keys, " ")
 
     def may_hold(self, term_keys: Collection[str]) -> set[str]:
-        """Those of some specific terms whose words stand in it, together or apart."""
+        """Those of some specific terms whose words all stand in the request, together or apart."""
         words = {each: _WORD.findall(each) for each in term_keys}
         there = self._lower.held(list({word for each in words.values() for word in each}))
         return {each for each in term_keys if there.issuperset(words[each])}
 
     def without(self, text: str) -> "Present":
-        """The same without `text`, which is canonical."""
+        """The request without `text`, which is canonical."""
         return Present(self.text.replace(text, " "), self._late)
 
     @cached_property
@@ -112,12 +111,12 @@ class Present:
         return Held(text)
 
     def _look(self, chars: int) -> None:
-        """At the clock, where there is much to read."""
+        """Look at the clock, where there is much to read: raises Late when the deadline is past."""
         if chars > _PIECE_CHARS and self._late():
             raise Late
 
     def _pieces(self) -> Iterator[str]:
-        """The text, cut at spaces."""
+        """The text in pieces of about _PIECE_CHARS, cut at spaces."""
         at = 0
         while at < len(self.text):
             self._look(at)
@@ -128,5 +127,5 @@ class Present:
 
 
 def _between(held: Held, wanted: Collection[str], sign: str) -> set[str]:
-    """Those of `wanted` that stand in it with `sign` on both sides."""
+    """Those of `wanted` that `held` has with `sign` on both sides."""
     return {each[1:-1] for each in held.held([f"{sign}{each}{sign}" for each in wanted])}

@@ -34,19 +34,23 @@ Floats32 = npt.NDArray[np.float32]
 VECTORS_A_TIME = 10_000
 """Vectors read from the archive for one restore: about 20 ms, once."""
 IDFS = 50_000
-"""Rarities of terms that a scope keeps until its passages change."""
+"""Most terms whose rarity a scope keeps in memory."""
 SHORT_BYTES = 350
-"""Of index terms, some 60 words: a message up to this size is read with its neighbours, a longer one less and less."""
+"""Bytes of index terms, some 60 words: a message up to this size takes scores over from its neighbours, a longer one
+less and less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which scope: a tenant's, its project's (None: all of the tenant) or a session's."""
+    """Which scope: all of a tenant, one of its projects, or one session."""
 
     tenant: str
     project: str | None
+    """None: all projects of the tenant."""
     session: str | None
+    """None: all sessions of the project."""
     unit: str = "passage"
+    """Passage.unit of what is in it."""
 
 
 class Rarities(dict[str, float]):
@@ -74,9 +78,9 @@ class Scope:
         self.used_at = 0.0
         """time.monotonic() value of the last use."""
         self.opening = False
-        """Whether the background is at work on it."""
+        """Is a background thread at work opening it?"""
         self.telling: threading.Thread | None = None
-        """The background that tells ahead what questions ask of its passages."""
+        """The background thread that prepares what questions look at (Passages.tell_ahead), while it runs."""
         self.kept = 0
         """Passages in the snapshot that lies beside the archive."""
         self._sessions: dict[str, int] = {}
@@ -96,7 +100,7 @@ class Scope:
         self._richest = Richest()
         self._idf = Rarities(self.index, 0)
         self._idf_of = 0
-        """Passages of the scope when these were computed."""
+        """How many passages the scope had when `_idf` was begun."""
         self._weighed = Kept(3)
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
         self._unembedded: dict[int, None] = {}
@@ -131,7 +135,7 @@ class Scope:
         return self.catch_up(archive, -math.inf)
 
     def _begin(self, archive: Archive, deadline: float) -> bool:
-        """With the snapshot, if there is one; False when there is, but no time to read it."""
+        """Begin with the snapshot, if there is one; False when there is one and no time is left to read it."""
         edits = archive.of(self.key.tenant).edited(0)
         found = snapshots.read(archive, self.key, deadline)
         if found == snapshots.LATER:
@@ -175,7 +179,7 @@ class Scope:
         self._arrived = None
 
     def _analyzed(self, found: Outline) -> list[bytes]:
-        """The lines, made of the text where the archive has none."""
+        """found.lines; made from the texts of passages for which the archive has none."""
         bare = [id_ for id_, lines_of in zip(found.ids, found.lines, strict=True) if not lines_of]
         passages = self.passages.own.plain_passages(bare) if self.passages.own else {}
         made = {i: "\n".join(terms(p.text)).encode("utf-8", "surrogatepass") for i, p in passages.items()}
@@ -208,7 +212,8 @@ class Scope:
 
     @property
     def openness(self) -> Floats:
-        """(n,) how much of its neighbours' scores a passage takes, 0..1: all up to SHORT_BYTES of its whole message."""
+        """(n,) how much of its neighbours' scores a passage takes over, 0..1: all of it if its whole message has at
+        most SHORT_BYTES, less the longer that is."""
         if len(self._openness) != len(self.passages):
             sizes = np.bincount(self.places, np.array(self._sizes))
             self._openness = np.minimum(1.0, SHORT_BYTES / np.maximum(1.0, sizes[self.places]))
@@ -217,7 +222,7 @@ class Scope:
 
     @property
     def mean_openness(self) -> float:
-        """Of all passages: the less, the longer the messages are; 1 without any."""
+        """Mean of `openness`: the longer the messages of the scope, the smaller. 1 while there are no passages."""
         return self._mean_openness if len(self.openness) else 1.0
 
     @property
@@ -229,8 +234,8 @@ class Scope:
 
     @property
     def progress(self) -> Floats:
-        """(3, n) what comes before each passage: log(1 + messages of its session), and the shares of its session and of
-        all."""
+        """(3, n) how far into its session each passage stands: log(1 + messages before it in the session), the share of
+        the session before it, and the share of the whole scope before it."""
         if self._progress.shape[1] != len(self.passages):
             sessions, places = self.session_numbers, self.places
             first = np.full(len(self._sessions), np.iinfo(np.int64).max)
@@ -243,7 +248,8 @@ class Scope:
         return self._progress
 
     def beside(self, rows: Ints, by: Ints | int) -> Ints:
-        """A passage of the message `by` places after each of `rows`; -1 where there is none. Both are broadcast."""
+        """The first passage of the message that stands `by` messages after that of each of `rows`, -1 where there is
+        none. `rows` and `by` are broadcast against each other."""
         self._in_order()
         return self._firsts.take(self.places[rows] + by, mode="clip")
 
@@ -255,7 +261,7 @@ class Scope:
         return rows
 
     def _in_order(self) -> tuple[Ints, Ints]:
-        """(n,) rows by place, and their places."""
+        """(n,) rows ordered by place, and (n,) their places."""
         places = self.places
         if len(self._order[0]) != len(places):
             order = np.argsort(places, kind="stable")
@@ -265,7 +271,7 @@ class Scope:
         return self._order
 
     def tokens(self, archive: Archive, rows: Sequence[int], recipe: str) -> list[Tokens]:
-        """Token vectors of the passages at `rows`; none, (0, DIM), where there are none."""
+        """The token vectors of each of the passages at `rows`; an array of shape (0, DIM) for one that has none."""
         ids = [self.passages.ids[row] for row in rows]
         found = archive.of(self.key.tenant).tokens(ids, recipe, DIM)
         nothing = np.zeros((0, DIM), np.int8)
@@ -276,7 +282,8 @@ class Scope:
         return now - np.array(self._times, np.float64)
 
     def prepare(self, rows: Sequence[int]) -> int:
-        """Read these and compute what a loss block needs of them; their characters. Hold the lock."""
+        """Read the passages at `rows` and compute what a loss block needs of them; returns how many characters they
+        have. Hold the lock."""
         self.passages.read(rows)
         for line in (line for row in rows for line in self.passages[row].lines):
             if line.keys:
@@ -284,7 +291,8 @@ class Scope:
         return sum(len(self.passages[row].flat) for row in rows)
 
     def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
-        """(n,) cosine of each passage with `vector`, (dim,); the mean where there is none. None: no vectors."""
+        """(n,) cosine of each passage with `vector`, (dim,); the mean for passages that have no vector yet. None when
+        no passage has one."""
         self._load_vectors(archive, len(vector))
         missing = self._rows_of(np.fromiter(self._unembedded, np.int64, len(self._unembedded)))[0]
         if len(missing) == len(self.passages):
@@ -320,7 +328,7 @@ class Scope:
                 self._unembedded.pop(passage_id, None)
 
     def _rows_of(self, ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Places in `passages` of those of `ids` that it holds, and which they are."""
+        """The rows of those of `ids` that this scope holds, and (len(ids),) which of `ids` these are."""
         held = np.array(self.passages.ids, np.int64)
         rows = np.searchsorted(held, ids)
         there = rows < len(held)
@@ -328,16 +336,16 @@ class Scope:
         return rows[there], there
 
     def rows(self, passage_ids: Sequence[int]) -> list[int]:
-        """Places in `passages` of those that this scope holds, in their order."""
+        """The rows of those passages that this scope holds, in the order of `passage_ids`."""
         rows: list[int] = self._rows_of(np.array(passage_ids, np.int64))[0].tolist()
         return rows
 
     def row(self, passage_id: int) -> int | None:
-        """Place of a passage in `passages`, None when this scope does not hold it."""
+        """The row of a passage; None when this scope does not hold it."""
         return next(iter(self.rows([passage_id])), None)
 
     def lexical(self, query: Sequence[str]) -> Floats:
-        """(n,) BM25 scores."""
+        """(n,) BM25 score of each passage for the index terms `query`."""
         if self._arrived is None:
             self._arrived = self._rows_of(self.index.documents()[0])[0]
         scores = np.zeros(len(self.passages))
@@ -345,20 +353,20 @@ class Scope:
         return scores
 
     def idf(self, term: str) -> float:
-        """How rare an index term is here, in (0, 1]: 1 for a term of one passage or none."""
+        """How rare an index term is in this scope, in (0, 1]: about 1 for a term that one passage has, or none."""
         return self.rarities[term]
 
     @property
     def rarities(self) -> "Rarities":
-        """`idf` of all terms, for many at once: good until passages come. Hold the lock."""
+        """Index term -> `idf`, for many lookups in a row: valid until the scope takes in passages. Hold the lock."""
         if len(self) != self._idf_of or len(self._idf) >= IDFS:
             self._idf, self._idf_of = Rarities(self.index, len(self)), len(self)
             self._weighed.clear()
         return self._idf
 
     def weighed(self, rows: Ints) -> Floats:
-        """(len(rows), 3) how rare the index terms of each are: in sum, at most, and how many there are; zeros for a row
-        of -1."""
+        """(len(rows), 3) of the index terms of each passage: the sum of their rarities, the largest, and how many terms
+        there are. Zeros for a row of -1."""
         idf = self.rarities.__getitem__
 
         def made(missing: list[int]) -> list[tuple[float, float, int]]:
@@ -368,14 +376,14 @@ class Scope:
         return self._weighed.of(rows, made, most=MOST_TOLD)
 
     def richest(self, deadline: float) -> Ints:
-        """(n,) rows, those first that hold most specific terms for their length. Hold the lock."""
+        """(n,) all rows, those first that hold most specific terms for their length. Hold the lock."""
         own, key = self.passages.own, self.key
         if own is None:
             return np.arange(len(self))
         return self._richest.order(own, (key.session, key.project, key.unit), self.passages.ids, deadline)
 
     def release(self) -> None:
-        """End a use: close the index when the scope was dropped meanwhile, and unlock."""
+        """End a use: unlock the scope, and close its index if the scope was dropped meanwhile."""
         if self.closed:
             self.index.close()
         self.lock.release()

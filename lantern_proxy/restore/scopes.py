@@ -17,13 +17,14 @@ SLICE_S = 0.03
 MAX_PASSAGES, MAX_SCOPES = 500_000, 64
 """Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
 MAX_READ = 10_000
-"""Most passages whose text and what was computed of it stay in memory, 4 KB each, beside those of the scope in use."""
+"""Most passages that stay in memory with their text and what was computed from it, 4 KB each. Those of the scope in use
+do not count."""
 MAX_TOLD = 20_000
-"""Most passages of which it stays in memory what questions ask of them, 600 to 1,200 bytes each, beside those of
-the scope in use."""
+"""Most passages of which what questions look at stays in memory, 600 to 1,200 bytes each. Those of the scope in use do
+not count."""
 TELL_FROM, TELL, TELL_SHARE = 32, 8, 0.25
-"""Passages from which on that is told in the background; how many at once, about a millisecond; for how much of the
-time."""
+"""What questions look at is prepared in the background: from so many unprepared passages on, so many at a time (about a
+millisecond), and for this share of the time."""
 
 log = logging.getLogger("lantern.restore")
 
@@ -39,7 +40,7 @@ class Scopes:
         return len(self._open)
 
     def use(self, key: Key, timeout_s: float) -> Scope | None:
-        """The scope of `key`, locked: release() it. None when it was not free in time."""
+        """The scope of `key`, locked: the caller release()s it. None when it was not free within `timeout_s`."""
         while True:
             scope = self._get(key)
             if not scope.lock.acquire(timeout=timeout_s):
@@ -65,10 +66,10 @@ class Scopes:
             threading.Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
 
     def tell(self, scope: Scope, split: Split | None = None, *, least: int = TELL_FROM) -> threading.Thread | None:
-        """Tell ahead, in the background, what questions ask of passages. Its lock must be held. None: less than `least`
-        are untold.
+        """Prepare in the background what questions look at of a scope's passages, and return the thread that does it;
+        None where it does not run, since fewer than `least` passages are unprepared. The scope's lock must be held.
 
-        split: as in Passages.pieces; None where words are not compared by the table
+        split: as in Passages.pieces; None where words are not compared by the shipped table
         """
         if scope.telling is None and len(scope.passages.untold) >= least:
             scope.telling = threading.Thread(target=_tell_rest, args=(scope, split), name="lantern-tell", daemon=True)
@@ -84,7 +85,8 @@ class Scopes:
                 keep(scope, archive)
 
     def rest(self, unused_s: float) -> None:
-        """Nobody asks: close what was not used for so long, and let go of the texts of all others."""
+        """Nobody asks for a while: close the scopes that were not used for `unused_s`, and let go of the texts of all
+        others."""
         with self._lock:
             for scope in [each for each in self._open.values() if time.monotonic() - each.used_at >= unused_s]:
                 self._drop(scope.key)
@@ -123,11 +125,12 @@ class Scopes:
         self._forget_beyond(MAX_TOLD, keep)
 
     def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
-        """Of texts, those of the scopes used longest ago; what a restore uses now stays."""
+        """Let go of texts of passages until `most` are in memory, those of the scopes used longest ago first. Scopes
+        that a restore uses now, and `keep`, are left alone."""
         self._free(most, keep, lambda passages: passages.read_count, Passages.let_go)
 
     def _forget_beyond(self, most: int, keep: Key) -> None:
-        """The same for what is told of passages."""
+        """Likewise for what questions look at of passages."""
         self._free(most, keep, lambda passages: passages.told_count, Passages.forget_told)
 
     def _free(
@@ -153,7 +156,8 @@ class Scopes:
 
 
 def _open_rest(scope: Scope, archive: Archive) -> None:
-    """The background: slice by slice, so that a restore that comes meanwhile gets what there is."""
+    """Runs in the background: opens a scope slice by slice, so that a restore that comes meanwhile gets what is
+    there."""
     try:
         done = False
         while not done:
@@ -176,7 +180,8 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
 
 
 def _tell_rest(scope: Scope, split: Split | None) -> None:
-    """The background: a few at a time, and mostly at rest, since what it does holds up all other threads."""
+    """Runs in the background: prepares a few passages at a time, and rests most of the time, since its work holds up
+    all other threads."""
     try:
         while True:
             scope.lock.acquire()
@@ -195,7 +200,8 @@ def _tell_rest(scope: Scope, split: Split | None) -> None:
 
 
 def keep(scope: Scope, archive: Archive) -> bool:
-    """Write a scope's snapshot; whether it stays. Never raises: without one the next start reads the archive."""
+    """Write a scope's snapshot; True when it is there now. Never raises: without a snapshot the next start reads the
+    archive."""
     scope.lock.acquire()
     try:
         if scope.closed:
@@ -220,7 +226,7 @@ def large_scopes(archive: Archive, reach: str) -> list[tuple[Key, int]]:
 
 
 def that_fit(scopes: list[tuple[Key, int]]) -> list[tuple[Key, int]]:
-    """The first of `scopes` that may be open at once. scopes: with how many passages each has, largest first"""
+    """Those of `scopes` that may be open at the same time. scopes: (key, how many passages it has), largest first"""
     chosen, room = [], MAX_PASSAGES
     for key, n in scopes[: MAX_SCOPES // 2]:
         if n <= room:
@@ -230,7 +236,7 @@ def that_fit(scopes: list[tuple[Key, int]]) -> list[tuple[Key, int]]:
 
 
 def open_ahead(scopes: Scopes, key: Key, archive: Archive, advance: Callable[[int], None]) -> None:
-    """Open a scope for the restores to come. Rests as long as it works, and lets restores go first."""
+    """Open a scope for the restores to come. Between its steps it rests as long as it worked: restores go first."""
     scope = scopes.use(key, 60.0)
     if scope is not None:
         scope.release()
@@ -240,7 +246,7 @@ def open_ahead(scopes: Scopes, key: Key, archive: Archive, advance: Callable[[in
 
 
 def make_snapshot(archive: Archive, key: Key, advance: Callable[[int], None]) -> bool:
-    """Bring the snapshot of a scope up to date, or make one; whether it is there now."""
+    """Bring the snapshot of a scope up to date, or make one; True when it is there now."""
     scope = Scope(key)
     try:
         _open(scope, archive, advance, rest=False)
@@ -250,7 +256,7 @@ def make_snapshot(archive: Archive, key: Key, advance: Callable[[int], None]) ->
 
 
 def _open(scope: Scope, archive: Archive, advance: Callable[[int], None], *, rest: bool) -> None:
-    """advance: gets how many passages came since the last call"""
+    """Open a scope to its end. advance: is told how many passages came since the last call; rest: see open_ahead()"""
     done, shown = False, 0
     while not done:
         begun = time.monotonic()
