@@ -153,7 +153,9 @@ def test_a_client_that_leaves_while_its_answer_waits_to_be_read_takes_no_record_
     async def send(message):
         raise AssertionError("nothing goes out before the turn is on disk")
 
-    exchange = SimpleNamespace(headers=[], body=b"{}", inserts=[], request=None, told=list, lap=lambda stage: None)
+    exchange = SimpleNamespace(
+        headers=[], body=b"{}", inserts=[], request=None, lantern_headers=list, lap=lambda stage: None
+    )
     arrival = Arrival(method="POST", path="/v1/chat/completions", query=b"", headers=(), body=b"{}")
     proxy = SimpleNamespace(gate=Shut(), file=file)
     run(Relay(proxy, SimpleNamespace(send=answer), arrival, exchange, send).run(receive))

@@ -46,23 +46,19 @@ log = logging.getLogger("lantern.proxy")
 
 _LOOK_S = 0.1
 """Most seconds that a request waits for a new archive when the old one was deleted."""
-
 _DOOR_S = 0.1
-"""Seconds in which a proxy that starts has opened its door: what others do in the background waits for that."""
-
+"""Seconds after which a proxy that starts takes requests: work in the background waits until then."""
 _NOT_LET_IN = (401, 403)
-"""What an upstream answers to a key that it does not know."""
+"""Statuses with which upstreams answer a key that they do not know."""
 _WRONG_KEY = (b"api_key_invalid", b"api key not valid", b"invalid api key", b"invalid_api_key")
-"""The same of one that answers 400, as Google's do."""
+"""What stands in the answer of an upstream that says so with status 400, as Google's do."""
 
 
 class Proxy:
     """What is known of every tenant's sessions, the ledgers and the one writer. Close it.
 
-    embedder, make_restorer: other ones than the config's; these are the seams for whoever embeds or restores in another
-                             way. An embedder that is given has been started, and is closed with the proxy.
-    keeper:                  as in Writer
-    """
+    embedder, make_restorer: used instead of the config's, by whoever embeds or restores in another way. An embedder
+    that is given must have been started; it is closed with the proxy. keeper:                  as in Writer"""
 
     def __init__(
         self, config: Config, embedder: "Embedder | None" = None, *, make_restorer: MakeRestorer = make_restorer,
@@ -77,14 +73,15 @@ class Proxy:
         """Called with each exchange and its status when its answer has passed; they must not wait."""
         self._once = Once(log)
         self._random = _endless()
-        """For the event loop alone."""
+        """Random parts of ids; for the event loop alone."""
         self.gate = Gate()
-        """Before a request or an answer is read in the event loop."""
+        """To be entered before a request or an answer is read in the event loop."""
         self._aside = Aside()
         self._most_bytes = min(MAX_DECODED_BYTES, config.access.max_body_mb * 1_000_000)
-        """A body or an answer that is longer once it is decoded is not read."""
+        """Bodies and answers that are longer than this once they are decoded are not read."""
         self.rereads = reread.Rereads()
         self._file = (0, 0)
+        """(Opened.file, Keeper.forgets) that what is remembered belongs to."""
         self.came_at = time.monotonic()
         """When the last request came."""
         self.writer = Writer(config, self.embedder, make_restorer, keeper=keeper)
@@ -117,7 +114,7 @@ class Proxy:
     # --- before the upstream ---------------------------------------------------------------------------------------
 
     async def prepare(self, arrival: Arrival) -> Exchange:
-        """Everything up to the moment when the request goes out. Never raises."""
+        """All that is done with a request before it goes to the upstream. Never raises."""
         started = self.came_at = time.monotonic()
         exchange = Exchange(
             id=f"req_{next(self._random)}", arrival=arrival, body=arrival.body, at=time.time(),
@@ -159,7 +156,8 @@ class Proxy:
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
 
     async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
-        """What the body says; noted beside it: the body without its encoding, and its protocol. Raises WireError."""
+        """What the body says. Sets exchange.plain to the body without its content-encoding, and exchange.wire to its
+        protocol. Raises WireError."""
         body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
         for each in () if encoding else spoken_beside(wire):
             if (found := self.rereads.read(exchange.tenant, each.read, body)) is not None:
@@ -178,7 +176,8 @@ class Proxy:
         return request
 
     async def _look_at_the_archive(self, exchange: Exchange) -> None:
-        """Is it still there? A new file is made before the request is read, so that all of it is filed there."""
+        """Look whether the archive's file is still there. If not, a new one is made before the request is read, so that
+        all of the request is filed in it."""
         writer, opened = self.writer, self.writer.opened
         if opened.is_gone() or opened.archive is None:
             patience_s = _LOOK_S if opened.archive or opened.is_opening else 0
@@ -295,7 +294,8 @@ def _is_first(step: Step) -> bool:
 
 
 def _endless() -> Iterator[str]:
-    """16 random hex digits at a time. Drawn in advance: to ask the system lets other threads go first."""
+    """16 random hex digits at a time. Many are drawn in advance, since each call of the system lets other threads go
+    first."""
     while True:
         drawn = secrets.token_hex(512)
         yield from (drawn[at : at + 16] for at in range(0, len(drawn), 16))

@@ -24,25 +24,26 @@ QUIET_S = 0.02
 """Cutting starts when no turn came for so long."""
 _LATEST_S = 1.0
 _BREATH_S = 0.0001
-"""The event loop gives a turn's answer out in that time, which it could not while cutting computes."""
+"""A pause in which the event loop sends out a turn's answer: while cutting computes it could not."""
 _AT_ONCE = 8
 """How much is cut at once, in messages of a thousand bytes: a turn that is to be written waits no longer than that."""
 _MOST_AT_ONCE = 64
-"""The same when somebody waits for it, or many turns come at once: fewer transactions."""
+"""How much is cut at once when somebody waits for it, or many turns come together: fewer transactions."""
 _PORTION, _PORTION_CHARS = 32, 40_000
 """Most passages, and characters of them, that one call of Cutter.some cuts; a long message takes several calls."""
 MOST_LEFT_BYTES = 64 << 20
-"""What is left to cut is held in memory up to so much; the file has a note of the rest."""
+"""Most bytes of messages that wait in memory to be cut; the file has a note of the rest."""
 
 
 @dataclass(slots=True)
 class _Begun:
-    """A group that is being cut; what is cut of it is stored when all of it is."""
+    """A group that is being cut, over several calls: its passages are stored when all of it is cut."""
 
     numbers: list[int]
+    """Of the works in `group`, in Cutter._left."""
     group: list["Uncut | Settling"]
     left: Iterator[tuple[int, Passage]]
-    """Each with its place in the group."""
+    """(place in `group`, passage) of what is not cut yet."""
     cut: defaultdict[int, list[Passage]] = field(default_factory=lambda: defaultdict(list))
 
     def some(self) -> bool:
@@ -84,14 +85,14 @@ class Cutter:
 
     def __init__(self) -> None:
         self._left: OrderedDict[int, tuple[float, Uncut | Settling]] = OrderedDict()
-        """By number, oldest first, each with the moment when it came."""
+        """Number -> (time.monotonic() when it came, what is to be done), oldest first."""
         self._left_bytes = 0
         self._count = count()
         self._begun: _Begun | None = None
         self._wishes: list[Wish] = []
         self._recovering = False
         self.crowd = 1
-        """How many turns came at once: so many times more messages are cut at once, but no more text."""
+        """How many turns came together. So many times as many messages are cut at once, but no more text."""
 
     def __len__(self) -> int:
         return len(self._left)
@@ -131,7 +132,7 @@ class Cutter:
             self._left_bytes -= _bytes_of(self._left.pop(n)[1])
 
     def want(self, wish: Wish) -> None:
-        """Do this first, and tell when it is done; what came with it may still have to be written."""
+        """Cut what `wish` names before all else, and tell it when that is done."""
         self._wishes.append(wish)
 
     @property
@@ -140,19 +141,20 @@ class Cutter:
         return bool(self._wishes) or time.monotonic() - came_at > _LATEST_S
 
     def give_way(self) -> None:
-        """A turn was written. Many at once need no pause: their answers go out while the next ones are written."""
+        """Pause for the answer of the turn that was written just now. Many turns at once need no pause: their answers
+        go out while the next ones are written."""
         if self.crowd == 1 and self.is_due:
             time.sleep(_BREATH_S)
 
     def tell(self) -> None:
-        """Who waits for nothing that is left need not wait any longer."""
+        """Tell those whose wishes are fulfilled: nothing that is left is named by them."""
         for wish in tuple(self._wishes):
             if not self._recovering and not any(wish.names(work) for _, work in self._left.values()):
                 self._wishes.remove(wish)
                 _tell(wish.done, True)
 
     def _group(self) -> list[int]:
-        """Numbers of what is cut next: of what somebody waits for, and otherwise the oldest."""
+        """Numbers of what is cut next: what somebody waits for, else the oldest."""
         most = _MOST_AT_ONCE if self._wishes else _AT_ONCE
         share = 1 if self._wishes else min(self.crowd, _MOST_AT_ONCE // _AT_ONCE)
         items = self._left.items() if self._wishes else ()
@@ -185,9 +187,10 @@ class Cutter:
                 archive.add_passages([(one, passages)])
 
     def some(self, archive: Archive, restorer: LateRestorer) -> list[Callable[[], object]]:
-        """Do the next few messages, or a part of a long one. Raises what the archive raises; then they are tried again.
+        """Cut the next few messages, or a part of a long one. Raises what the archive raises; then they are tried
+        again.
 
-        returns: what follows of them, which may fail without them
+        returns: work that is due now that these are cut (settling what was restored); its failure costs nothing else
         """
         if self._begun is None:
             numbers = self._group()
@@ -220,7 +223,7 @@ def _tell(done: "Future[bool]", is_done: bool) -> None:
 
 
 def _portions(filed: Sequence[Filed]) -> Iterator[tuple[Filed, ...]]:
-    """Messages in order, as many as are cut at once."""
+    """The messages in order, in portions of as many as are cut at once."""
     start, size = 0, 0
     for at, each in enumerate(filed):
         size += _cost(each)
@@ -232,10 +235,12 @@ def _portions(filed: Sequence[Filed]) -> Iterator[tuple[Filed, ...]]:
 
 
 def _cost(filed: Filed) -> int:
+    """How much of _AT_ONCE a message takes."""
     return 1 + _length(filed)
 
 
 def _length(filed: Filed) -> int:
+    """Whole thousands of bytes."""
     return len(filed.message.raw) // 1_000
 
 
@@ -244,6 +249,7 @@ def _bytes_of(work: Uncut | Settling) -> int:
 
 
 def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:
+    """Have the passages that were restored into a request gain or lose confidence by the answer to it."""
     made = restorer.want()
     if made is not None:
         updates, used = made.result(MADE_S).settle(work.tenant, work.restored, work.answer, work.at)
@@ -251,6 +257,7 @@ def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:
 
 
 def _passages(group: Sequence["Uncut | Settling"]) -> Iterator[tuple[int, Passage]]:
+    """(place in `group`, passage) of all messages that are to be cut, each cut when it is asked for."""
     for at, cut in enumerate(group):
         if isinstance(cut, Uncut):
             for filed in cut.messages:

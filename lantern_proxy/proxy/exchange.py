@@ -24,16 +24,18 @@ from lantern_proxy.wire.json import Insert, WireError
 log = logging.getLogger("lantern.proxy")
 
 LEAVING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-"""What is no failure: somebody wants to end. All else is one, also a panic of native code, which is no Exception."""
+"""What is raised where somebody wants to end. All else is a failure, also a panic of native code, which is no
+Exception."""
 
 
 _NO_HEADER, _SAID_CHARS = re.compile("[^ -~]"), 200
-"""What no header holds, and how much of a session's id one tells: who archives through the library names sessions."""
+"""Signs that no header may hold, and how many characters of a session's id a header gives: whoever archives through the
+library gives sessions names of any kind."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request of a memory path. Proxy.prepare fills it, Proxy.file archives it."""
+    """One request to a path with memory, on its way through. Proxy.prepare fills it, Proxy.file archives it."""
 
     id: str
     arrival: Arrival
@@ -55,13 +57,13 @@ class Exchange:
     ms: float = 0.0
     inserts: list[Insert] = field(default_factory=list)
     shown: list[Restored] = field(default_factory=list)
-    """Everything restored that this request carries, replayed blocks included."""
+    """All blocks that this request carries, replayed ones included."""
     held: list[Restored] = field(default_factory=list)
-    """What was restored into what the upstream holds of the conversation, where a request says only what is new."""
+    """Blocks that the upstream holds already, where a request says only what is new and names what it continues."""
     blocks: list[Block] = field(default_factory=list)
-    """New entries of the ledger."""
+    """Blocks that this request brings into the ledger."""
     passed: list[PassedOver] = field(default_factory=list)
-    """What the restores left out."""
+    """Passages that restores for this request left out."""
     degraded: list[str] = field(default_factory=list)
     answered: bytes = b""
     """The answer, decoded, as far as it came."""
@@ -77,10 +79,12 @@ class Exchange:
 
     @property
     def restored(self) -> int:
+        """How many passages the request carries in blocks."""
         return sum([len(restored.placed) for restored in self.shown])
 
     @property
     def chars(self) -> int:
+        """How many characters were added to the request."""
         return sum([len(insert.text) for insert in self.inserts])
 
     def drop_blocks(self, why: str) -> None:
@@ -89,7 +93,7 @@ class Exchange:
         self.inserts, self.shown, self.blocks = [], [], []
         self.degraded.append(why)
 
-    def told(self) -> list[Header]:
+    def lantern_headers(self) -> list[Header]:
         """The x-lantern-* headers of the answer."""
         told = [
             (b"x-lantern-request", self.id.encode()),
@@ -173,9 +177,9 @@ class Prefixes:
 
     def __init__(self) -> None:
         self.shared = 0
-        """Bytes at the start of a request that the one before it had, too."""
+        """Bytes at the start of requests that the request before had, too; summed up over requests."""
         self.kept = 0
-        """Those of them that went out as they went out before."""
+        """How many of these bytes went out just as they went out before."""
         self._last: OrderedDict[tuple[str, str], dict[int, int]] = OrderedDict()
 
     def follow(self, exchange: Exchange) -> None:
@@ -195,7 +199,8 @@ class Prefixes:
 
 
 class Once:
-    """Tells a fault the first time, and then once an hour, but to those who debug every time, until it is over."""
+    """Logs a fault as an error the first time and then once an hour, until it is over; in between only for
+    debugging."""
 
     AGAIN_S = 3_600.0
 
@@ -204,8 +209,8 @@ class Once:
         self._told: dict[str, float] = {}
 
     def tell(self, kind: str, message: str, *parts: object, error: BaseException | None = None) -> None:
-        """kind:  such as `write`, or `write:ValueError`
-        error: one that nobody expected, so that its trace is wanted
+        """kind:  of the fault, as `write` or `write:ValueError`
+        error: one that nobody expected: its trace is logged
         """
         now = time.monotonic()
         is_new = now - self._told.get(kind, -self.AGAIN_S) >= self.AGAIN_S
@@ -222,9 +227,10 @@ class Once:
 
 
 class FailingOpen(Struct):
-    """What fails in this block costs its own work, never the answer: counted, told, logged once.
+    """`with FailingOpen(...):` what fails in the block ends the block, never the answer: it is noted in
+    exchange.degraded and logged, see Once.
 
-    No generator, since every request enters five of them, and that costs five times as much.
+    A class, since every request enters five of them, and @contextmanager costs five times as much.
     """
 
     exchange: Exchange
@@ -247,7 +253,7 @@ class FailingOpen(Struct):
 
 
 async def settled(writing: "Future[Any]", within_s: float) -> bool:
-    """Is the future of another thread done within that time? It goes on when it is not."""
+    """Wait for the future of another thread; False when it is not done within that time. Its work goes on then."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[bool] = loop.create_future()
 

@@ -1,4 +1,5 @@
-"""Long work: in the event loop one request's at a time, so that streams go on between two of them; else in threads.
+"""Where long work is done: in the event loop for one request at a time, so that streams go on in between, or in
+threads.
 
 Clients that ask at the same moment, as agents with several hands do, and answers that end at the same moment would
 otherwise be read one after another, half a millisecond each, while the pieces of all streams wait.
@@ -14,9 +15,9 @@ from typing import TypeVar
 from lantern_proxy.wire.http import TooLarge
 
 INLINE_BYTES = 262_144
-"""Bodies and answers that are longer once they are decoded are read in a thread: other streams go on."""
+"""Bodies and answers of more bytes, once they are decoded, are read in a thread: other streams go on meanwhile."""
 _LARGE_BYTES = 8 << 20
-"""Those that are longer than this are read one at a time: each takes several times its length in memory."""
+"""Bodies and answers of more bytes are read one at a time: each takes several times its length in memory."""
 
 T = TypeVar("T")
 
@@ -41,8 +42,8 @@ class Gate:
             loop.call_soon(self._open, loop)
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the next one in: its step comes with the next round of the loop, after a look at the sockets. More than
-        one round between two is not worth it: each is a chance for other threads to take the interpreter."""
+        """Let the next one in: it goes on in the next round of the loop, after the loop has looked at the sockets. Only
+        one round lies between two: in each, other threads may take the interpreter."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():  # else it was cancelled: its client is gone
@@ -53,13 +54,13 @@ class Gate:
 
 
 class Aside:
-    """Where bodies and answers are read: short ones in the event loop, long ones in threads, large ones in turn."""
+    """Reads bodies and answers: short ones in the event loop, long ones in threads, large ones one after the other."""
 
     def __init__(self) -> None:
         self._large = asyncio.Lock()
 
     async def read(self, size_bytes: int, work: Callable[[], T]) -> T:
-        """What `work` returns, which reads so many bytes."""
+        """What `work` returns. size_bytes: how much it has to read"""
         if size_bytes <= INLINE_BYTES:
             return work()
         if size_bytes <= _LARGE_BYTES:
@@ -68,9 +69,9 @@ class Aside:
             return await asyncio.to_thread(work)
 
     async def unpack(self, most_bytes: int, work: Callable[[int], T]) -> T:
-        """What `work(limit)` returns, which raises TooLarge for what grows beyond its limit.
+        """What `work(limit)` returns, which decodes something and raises TooLarge when that grows beyond the limit.
 
-        How long a body becomes is not known before: it is tried with small limits first, and with `most_bytes` last.
+        How long it becomes is not known before: `work` is tried with small limits first, and with `most_bytes` last.
         """
         for limit in (INLINE_BYTES, _LARGE_BYTES):
             if limit < most_bytes:

@@ -34,14 +34,17 @@ class _Queue:
 
 
 class Ledgers:
-    """The ledgers of the sessions seen last. read: the archived blocks of a session; called in a thread, may raise."""
+    """The ledgers of the sessions seen last.
+
+    read: gives the archived blocks of a session; called in a thread, may raise
+    """
 
     def __init__(self, read: Callable[[SessionKey], list[Block]], *, kept: int = _KEPT) -> None:
         self._read, self._kept = read, kept
         self._ledgers: OrderedDict[SessionKey, list[Block]] = OrderedDict()
         self._chars: dict[SessionKey, int] = {}
         self.chars = 0
-        """What the blocks in memory hold."""
+        """Characters of all blocks in memory."""
         self._queues: dict[SessionKey, _Queue] = {}
         self._forgets = 0
 
@@ -55,7 +58,10 @@ class Ledgers:
         self.chars = 0
 
     def is_empty(self, key: SessionKey, *, new: bool = False) -> bool:
-        """Is a session's ledger here, with nothing in it and nobody at work on it? new: as in `of`."""
+        """Is the ledger of a session known to be empty, without a look into the archive, and nobody at work on it?
+
+        new: as in `of`
+        """
         if key in self._queues:
             return False
         ledger = self._held(key)
@@ -66,7 +72,8 @@ class Ledgers:
 
     @asynccontextmanager
     async def of(self, key: SessionKey, *, new: bool = False) -> AsyncIterator[list[Block]]:
-        """The ledger of a session, for one request at a time. new: a session that was made just now has none yet."""
+        """The ledger of a session, for one request at a time. new: the session began just now, so nothing of it is in
+        the archive"""
         queue = self._queues.setdefault(key, _Queue())
         queue.length += 1
         try:
@@ -85,7 +92,8 @@ class Ledgers:
             self._make_room()
 
     async def _archived(self, key: SessionKey) -> list[Block]:
-        """As they are now: what was read before all was forgotten may have been removed meanwhile."""
+        """The archived blocks of a session. Read again if all ledgers were forgotten meanwhile: what was read may have
+        been removed from the archive since."""
         while True:
             forgets = self._forgets
             found = await asyncio.to_thread(self._read, key)
@@ -93,7 +101,7 @@ class Ledgers:
                 return found
 
     def _held(self, key: SessionKey) -> list[Block] | None:
-        """A ledger that is in memory, which is used now."""
+        """The ledger of a session, if it is in memory; it counts as used now."""
         ledger = self._ledgers.get(key)
         if ledger is not None:
             self._ledgers.move_to_end(key)
@@ -111,8 +119,8 @@ class Ledgers:
             self._chars[key] = chars
 
     def _make_room(self) -> None:
-        """Those used longest ago go, but for those in use, and those with a block that may not be archived yet: it is
-        when its request is answered."""
+        """Let go of the ledgers used longest ago. Those in use stay, and those with a block that may not be archived
+        yet, since that happens when its request is answered."""
         if not self._is_full():
             return
         lately = time.time() - _ANSWERED_S
@@ -158,7 +166,7 @@ def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None]
 
 
 def _places(names: Sequence[str | None]) -> dict[str | None, list[int]]:
-    """Name -> where it stands."""
+    """Name -> the places at which it stands in `names`."""
     found: dict[str | None, list[int]] = {}
     for at, each in enumerate(names):
         found.setdefault(each, []).append(at)

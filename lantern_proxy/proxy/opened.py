@@ -24,7 +24,7 @@ RETRY_S = 2.0
 
 
 class Opened:
-    """For all to look at; the writer's thread alone opens it and lets go of it. Close it."""
+    """The archive that is open. All threads may look at it; only the writer's opens it and lets go of it. Close it."""
 
     def __init__(self, config: Config, embedder: "Embedder | None", make_restorer: MakeRestorer) -> None:
         self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
@@ -32,11 +32,12 @@ class Opened:
         self._key = config.archive.key()
         self.archive: Archive | None = None
         self.restorer = LateRestorer()
-        """Of this archive."""
+        """Restores from `archive`."""
         self.problem = ""
         """What is wrong with the archive; empty while it can be written."""
         self.file = 0
-        """Counts the files that were opened; what was remembered of one is not in the next. 0 before the first."""
+        """Number of the file: how many were opened so far; 0 before the first. What is remembered of one file is not in
+        the next."""
         self.is_opening = False
         """Is the next file being made, since the one before is gone?"""
         self.faults: Counter[str] = Counter()
@@ -54,9 +55,9 @@ class Opened:
             return True
 
     def open(self, begin: Callable[[Archive], None]) -> bool:
-        """Open the archive unless it is open; True when it is.
+        """Open the archive unless it is open; True when it is open now.
 
-        begin: is given it before anybody sees it, and keeps it from being used when it raises
+        begin: gets the archive before anybody else sees it; when it raises, the archive is not used
         """
         if self.archive is not None and not self.is_gone():
             return True
@@ -117,7 +118,7 @@ class Opened:
     # what ails it
 
     def attempt(self, kind: str, work: Callable[[], object]) -> BaseException | None:
-        """What went wrong with `work`, counted and told."""
+        """Do `work`; returns what went wrong, counted and logged; None when nothing did."""
         try:
             work()
         except LEAVING:

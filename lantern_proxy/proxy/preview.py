@@ -27,10 +27,11 @@ _PATIENCE_S = 5.0
 async def preview_of(
     proxy: "Proxy", body: bytes, *, tenant: str, project: str = "", session: str = "", api: str = ""
 ) -> Preview:
-    """body: a request as a client would send it; api: chat, responses or messages, by default what it looks like.
+    """What would be restored for `body`, a request as a client would send it.
 
-    session: of which session it is the next request; "": found as for any request
-    Raises WireError, a ValueError, when it is none.
+    session: id of the session whose next request this is; "": it is found as for any request
+    api:     chat, responses or messages; "": what the body looks like
+    Raises WireError, a ValueError, when `body` is no request.
     """
     request = _read(body, api)
     identity = Identity(ids=(("x-lantern-session", session),)) if session else Identity()

@@ -50,16 +50,17 @@ class Answered(Struct, frozen=True):
 
     step: Step
     session: Session
-    """As it is after the answer."""
+    """The session after the answer."""
     answer: Answer
     filed: tuple[Filed, ...]
     """Messages of the answer."""
     status: int
-    """What the client got; 0: nothing."""
+    """The status that the client got; 0: nothing."""
     error: str
 
 
 def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: Privacy) -> Record:
+    """What the archive keeps of an exchange and its answer, as far as `privacy` lets it."""
     step, session, said = answered.step, answered.session, (*answered.step.filed, *answered.filed)
     if not privacy.archives(exchange):
         return _unkept(exchange, step, session, said, answered.status)
@@ -83,7 +84,8 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
 
 
 def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed, ...], status: int) -> Record:
-    """That there was a request, without a word of it, and what has to stay out when the client sends it again."""
+    """The record of a request of which no word may be kept: that it came, and which messages (`filed`) have to stay out
+    of the archive when the client sends them again."""
     request = RequestRow(
         id=exchange.id, at=exchange.at, api=session.api, path=exchange.arrival.path, event=exchange.event,
         status=status, restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
@@ -96,7 +98,8 @@ def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed
 
 
 def _kept(filed: Filed, most_chars: int, privacy: Privacy) -> Iterator[Filed]:
-    """A message as it may be kept, up to what the archive takes: redacted, then cut, as Cleaner.said() does it."""
+    """A message as it may be kept: redacted, and then cut to `most_chars`, as Cleaner.said() does it; none where its
+    role is skipped."""
     seen = _clipped(filed, most_chars + LONGEST_CHARS)
     for clean in privacy.clean((seen,)):
         if seen is filed and len(clean.message.raw) <= most_chars:  # as nearly all are
@@ -106,7 +109,7 @@ def _kept(filed: Filed, most_chars: int, privacy: Privacy) -> Iterator[Filed]:
 
 
 def _clipped(filed: Filed, most_chars: int) -> Filed:
-    """A message that is longer than `most_chars`, up to there; its fingerprint still stands for all of it."""
+    """The message, cut to `most_chars` if it is longer. Its fingerprint still stands for all of it."""
     message = filed.message
     if len(message.raw) <= most_chars or _chars(message) <= most_chars:
         return filed
@@ -135,9 +138,10 @@ def _request_row(exchange: Exchange, status: int, error: str, privacy: Privacy) 
 
 
 def _uncut(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[str, ...]:
-    """What becomes passages. A summary that stands for lost text does not: it would crowd out what it lost.
+    """Keys of the messages that are to be cut into passages: all that somebody says, but for a summary that stands for
+    lost text, which would crowd out what it lost.
 
-    A tool's result does, even one in which a summary seems to stand: it may be the only place of what it says.
+    A tool's result is cut even where a summary seems to stand in it: what it says may stand nowhere else.
     """
     at = step.verdict.summary
     summary = session.head[at].key if at is not None and at < len(session.head) else ""
@@ -146,7 +150,8 @@ def _uncut(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[s
 
 
 def _beside_summary(step: Step, session: Session, privacy: Privacy) -> tuple[Passage, ...]:
-    """Passages of what is asked in the message that holds a summary, which becomes none."""
+    """Passages of what the user asks in the message that holds a summary: the message itself is not cut, see
+    _uncut()."""
     at, asked = step.verdict.summary, step.verdict.asked
     key = session.head[at].key if asked and at is not None and at < len(session.head) else ""
     filed = next((f for f in step.filed if f.key == key and not f.side), None)

@@ -25,9 +25,10 @@ from lantern_proxy.wire.sse import Ending, is_stream
 log = logging.getLogger("lantern.proxy")
 
 _KEPT_BYTES = 64 * 1024 * 1024
-"""Most of an answer that is kept for the archive; the client gets all of it."""
+"""Most bytes of an answer that are kept for the archive; the client gets all of it."""
 _UNWATCHED_S = 0.01
-"""A client that hangs up is noticed from then on; most requests that cost something take longer."""
+"""Seconds after which Lantern begins to notice whether the client hangs up; most requests that cost something take
+longer."""
 _REFUSALS = (400, 413, 422)
 _TOO_LONG = (
     "context_length", "context length", "context window", "context limit", "maximum context", "prompt is too long",
@@ -58,13 +59,13 @@ class Relay:
     streamed: bool = False
     """Does its content-type say that it is a stream of events?"""
     encoding: str = ""
-    """Its content-encoding."""
+    """The content-encoding of the answer."""
     length: int = -1
-    """Its content-length; -1: not told."""
+    """The content-length of the answer; -1: not told."""
     passed: int = 0
-    """Bytes of it that have come."""
+    """How many bytes of the answer have come."""
     ending: Ending = field(default_factory=Ending)
-    """Of a stream."""
+    """Looks for the end of an answer that is a stream of events."""
     kept: bytearray = field(default_factory=bytearray)
     """The copy that is archived."""
     complete: bool = False
@@ -72,12 +73,12 @@ class Relay:
     archived: bool = False
     """Was the copy handed to the writer?"""
     over: bool = False
-    """Does nothing more go to the client? Then it may hang up."""
+    """Is nothing more to be sent to the client? Then it may hang up."""
     client_left: bool = False
     error: str = ""
     """Why the answer has no end, as the archive notes it."""
     watching: "asyncio.Task[None] | None" = None
-    """Notices a client that hangs up."""
+    """The task that notices when the client hangs up."""
 
     async def run(self, receive: Receive) -> None:
         """Forward and relay; a client that hangs up ends the upstream's work at once, and what came is archived."""
@@ -107,7 +108,7 @@ class Relay:
         self.error = "lantern was stopped"
         if self.head is not None or not self.status:
             self.head, self.status = None, 503
-            await _answer_stopped(self.send, self._told())
+            await _answer_stopped(self.send, self._lantern_headers())
 
     def _start_watching(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
         self.watching = asyncio.get_running_loop().create_task(self._watch(receive, relaying))
@@ -131,7 +132,7 @@ class Relay:
             self.error, self.status = str(error), error.status
             log.warning("%s; %s gets %d", error, self._named(), error.status)
             failure = {"error": {"message": f"lantern: {error}", "type": "upstream_error", "code": None}}
-            await answer_json(self.send, error.status, failure, self._told())
+            await answer_json(self.send, error.status, failure, self._lantern_headers())
             return
         finally:
             if upload is not None and not (answer is not None and answer.is_sending):
@@ -143,9 +144,9 @@ class Relay:
         finally:
             await answer.close()
 
-    def _told(self) -> list[Header]:
+    def _lantern_headers(self) -> list[Header]:
         """Headers of an answer of our own, instead of the upstream's."""
-        return [*(self.exchange.told() if self.exchange else []), *self.arrival.for_page]
+        return [*(self.exchange.lantern_headers() if self.exchange else []), *self.arrival.for_page]
 
     def _named(self) -> str:
         """This request, for the log: the query is left out, since some put their key there."""
@@ -176,7 +177,7 @@ class Relay:
         self.streamed = answer.header(b"content-type").startswith("text/event-stream")
         length = answer.header(b"content-length")
         self.length = int(length) if length.isdigit() else -1
-        headers = returning(answer.headers, answer.status) + (self.exchange.told() if self.exchange else [])
+        headers = returning(answer.headers, answer.status) + (self.exchange.lantern_headers() if self.exchange else [])
         self.head = {"type": "http.response.start", "status": answer.status, "headers": headers}
         if not answer.is_here:  # else it waits for its body, to go out with it
             await self._begin()

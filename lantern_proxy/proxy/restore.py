@@ -1,4 +1,5 @@
-"""What a request gets back before it goes out: the blocks of its session's ledger, and new ones for what it lacks.
+"""What is put back into a request before it goes out: the blocks of its session's ledger, and new ones for what it
+lacks.
 
     await restoring.put_back(exchange, request, step, deadline)     # into exchange.body
 
@@ -37,26 +38,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("lantern.proxy")
 
 _CATCHING_UP = 0.3
-"""Share of the deadline in which a restore waits for the passages of the turns before."""
+"""Share of the time up to the deadline in which a restore waits until earlier turns are cut into passages."""
 _WARM_MESSAGES, _WARM_BESIDE = 24, 4
-"""New messages of a session from which on its index is opened ahead; and with a side call, which may be the one that
-writes the summary."""
+"""The index of a session is opened ahead once it has so many new messages, and so many with a side call, which may be
+the one that writes the summary."""
 _WARM_SESSIONS = 64
-"""Sessions of which it is remembered when that was done."""
+"""Of how many sessions it is remembered when their index was opened ahead."""
 _ASIDE_BYTES = 262_144
-"""The text of longer requests is put together in a thread: other streams go on."""
+"""Of requests with more bytes the text is put together in a thread: other streams go on meanwhile."""
 _REMEMBERED = 1_024
-"""Sessions of which the rest is remembered."""
+"""Of how many sessions everything else here is remembered."""
 _REFUSED_S = 600.0
-"""So long a conversation gets no blocks after its upstream refused it for its length, unless it is shorter then."""
+"""For so many seconds a conversation gets no blocks after its upstream refused a request with blocks for its length,
+unless a request is shorter than that one was."""
 _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"})
-"""What a request says when a block was chosen before all that is lost could be looked at."""
+"""Notes that say that a block was chosen before all that is lost could be looked at."""
 
 T = TypeVar("T")
 
 
 class _Need(Struct, frozen=True):
-    """A request that may lack something, and until when it may be looked for."""
+    """A request that may lack something, and until when that may be looked for."""
 
     exchange: Exchange
     request: Request
@@ -64,7 +66,7 @@ class _Need(Struct, frozen=True):
     deadline: float
     """time.monotonic() value."""
     again: bool = False
-    """Is it a retry of a question to which the client wanted nothing added?"""
+    """Is it a retry of a question to which nothing was added, since the client wanted it so then?"""
 
     @property
     def key(self) -> SessionKey:
@@ -72,14 +74,17 @@ class _Need(Struct, frozen=True):
 
     @property
     def whole(self) -> Request:
-        """With what the upstream holds of it. The session's head has the request at its end by now."""
+        """The request together with what the upstream holds of the conversation, see compaction.whole().
+
+        The session's head ends with this request by now, so that is left off where the request is only what is new.
+        """
         head, request = self.step.session.head, self.request
         return whole(head[: -len(request.messages) or None] if request.delta else head, request)
 
     @property
     def asked_anew(self) -> int | None:
-        """The message that waits for an answer, if the session did not hold it before, or nobody has looked for what it
-        needs."""
+        """Index of the message that waits for an answer, if a question block may be due for it: the session did not
+        hold the message before, or `again`. Else None."""
         asked = question(self.request, self.step.verdict.kept)
         is_new = asked is not None and self.step.verdict.kept[asked] is None and self.exchange.event != "retry"
         return asked if is_new or self.again else None
@@ -99,14 +104,15 @@ class Restoring:
         self._config, self._writer, self._failing_open = config, writer, failing_open
         self._opened = writer.opened
         self._breakers = Breakers()
-        """One a session: what ails its texts, or their place in the archive, ails no other."""
+        """One for each session: a fault of its texts, or of their place in the archive, concerns no other session."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
         self._owed: dict[SessionKey, int] = {}
-        """Sessions whose loss block was late, failed, cut short or has no place: they get it, or its rest, with their
-        next question -> characters of it that are there."""
+        """Sessions that get their loss block, or the rest of it, with their next question, since it was late, failed,
+        was cut short or had no place -> how many of its characters are in the request already."""
         self._refused: dict[SessionKey, tuple[str, int, float]] = {}
-        """Sessions whose request was too long with its blocks -> its model, its bytes without them, and when."""
+        """Sessions of which a request with blocks was too long for its upstream -> its model, its bytes without the
+        blocks, and when that was."""
         self._turned_off: dict[SessionKey, None] = {}
         """Sessions whose last question came with `x-lantern-restore: off`."""
         self._caught_up: dict[SessionKey, None] = {}
@@ -123,7 +129,7 @@ class Restoring:
         self._caught_up.clear()
 
     def strike(self, exchange: Exchange) -> None:
-        """Take back what this request brought: the upstream refused it for its length."""
+        """Take the blocks of this request back from the ledger: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.blocks)
         if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
@@ -132,7 +138,7 @@ class Restoring:
             self._owe(key)
 
     def accept(self, exchange: Exchange) -> None:
-        """Its upstream took a request with blocks: the conversation may have some again."""
+        """The upstream took a request with blocks: its conversation may get new ones again."""
         self._refused.pop((exchange.tenant, exchange.session), None)
 
     def _is_too_long(self, need: _Need) -> bool:
@@ -147,7 +153,7 @@ class Restoring:
         return archive.of(key[0]).blocks(key[1]) if archive else []
 
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
-        """Replay the ledger, add to it what this request needs, and write both into the request."""
+        """Replay the ledger's blocks, choose those that this request needs anew, and write all into exchange.body."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
         unasked = key in self._turned_off and exchange.event == "retry"
         self._turned_off.pop(key, None)
@@ -180,9 +186,9 @@ class Restoring:
             ledger += exchange.blocks
 
     def leave_out(self, exchange: Exchange, request: Request, step: Step) -> None:
-        """Add nothing to this request, as its client wants it; what it lacks is put back into the next one.
+        """Add nothing to this request, since its client wants it so; what it lacks is put back into the next one.
 
-        So a question that is asked first without and then with restores gets its blocks, though it is a retry.
+        A question that is asked again, now with restores, gets its blocks then, though it is a retry.
         """
         need = _Need(exchange, request, step, deadline=0.0)
         if step.verdict.is_loss:
@@ -191,13 +197,13 @@ class Restoring:
             _remember(self._turned_off, need.key, None)
 
     def _notice_forgotten(self) -> None:
-        """What another process has forgotten just now must not be replayed."""
+        """Drop the ledgers in memory if another process has just forgotten something: that must not be replayed."""
         with suppress(ArchiveError):
             if self._writer.keeper.notice():
                 self.forget_all()
 
     async def _look_for(self, need: _Need) -> None:
-        """Choose new blocks; what may be gone by now is cut into passages before, unless that is known to be done."""
+        """Choose new blocks. Before that, earlier turns are cut into passages, unless that is known to be done."""
         exchange, verdict = need.exchange, need.step.verdict
         if verdict.is_loss or verdict.gone or need.key not in self._caught_up:
             self._expect(need)
@@ -207,7 +213,7 @@ class Restoring:
             log.info("%s: not all that it lacks was looked at in time (%s)", exchange.id, ", ".join(late))
 
     async def _catch_up(self, need: _Need) -> None:
-        """Wait until the turns before this one, which it may lack, are cut into passages, but not for long."""
+        """Wait, but not for long, until the turns before this one are cut into passages: it may lack any of them."""
         if self._opened.problem:
             return
         tenant, session = need.key
@@ -219,7 +225,7 @@ class Restoring:
             need.exchange.degraded.append("restore:behind")
 
     def _expect(self, need: _Need) -> None:
-        """Have the question read while its session is cut and a loss block is made."""
+        """Have the question embedded while its session is cut and a loss block is made."""
         restorer = self._opened.restorer.ready
         if need.asked_anew is not None and restorer is not None:
             self._threads.submit(restorer.expect, need.question)
@@ -261,11 +267,12 @@ class Restoring:
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
 
     def _owe(self, key: SessionKey, there_chars: int = 0) -> None:
+        """Note that a session's loss block is still to come, but for so many characters of it."""
         _remember(self._owed, key, there_chars)
 
     async def _texts_of(self, need: _Need) -> tuple[str, str] | None:
-        """All that the model is shown of the request, and what its users say of late, put together in a thread where it
-        is much; None: that is late."""
+        """All that the request shows the model, and what users say in it: see present.texts_of(). Put together in a
+        thread where it is long; None when that takes too long."""
         from lantern_proxy.restore.present import texts_of
 
         request = need.whole
@@ -291,7 +298,8 @@ class Restoring:
         return ask.beside([*exchange.shown, *exchange.held])
 
     async def _add(self, need: _Need, kind: BlockKind, spot: tuple[int, Place], ask: "Ask") -> bool:
-        """Choose one block and enter it into the ledger; False when not all that is lost could be looked at in time."""
+        """Choose one block and put it into the exchange, at `spot`; False when not all that is lost could be looked at
+        in time."""
         exchange = need.exchange
         restorer = await self._restorer(need)
         if restorer is None:
@@ -324,12 +332,12 @@ class Restoring:
         return _CUT_SHORT.isdisjoint(exchange.degraded)
 
     async def _made(self, need: _Need) -> "Future[Restorer] | None":
-        """Have the restorer made and wait for it; None: it is late."""
+        """Have the restorer made, and wait for it; None when it is not made in time."""
         making = self._opened.restorer.want()
         return making if making is not None and await settled(making, need.left_s()) else None
 
     async def _restorer(self, need: _Need) -> "Restorer | None":
-        """None, which is told, when it is not made in time. Raises what making it raised."""
+        """The restorer; None, which is noted, when it is not made in time. Raises what making it raised."""
         made = await self._made(need)
         if made is not None:
             return made.result()
@@ -338,11 +346,13 @@ class Restoring:
         return None
 
     def warm(self, exchange: Exchange, session: Session, main: Session) -> None:
-        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late; as
-        soon as all that was said is cut into passages and nobody asks for a moment.
+        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late.
+        That begins when all that was said is cut into passages and nobody asks for a moment.
 
-        Again when a third of it is new, and with a side call, which may write its summary: what was said since has not
-        been read yet. main: what a side call belongs to
+        It is done again when a third of the session is new, and with a side call, which may be the one that writes the
+        summary: what was said since then has not been read yet.
+
+        main: the session that a side call belongs to; else `session` itself
         """
         key, restorer = (exchange.tenant, main.id), self._opened.restorer.ready
         warmed = self._warmed.get(key, 0)
@@ -360,7 +370,7 @@ def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:
 
 
 def _remember(keys: dict[SessionKey, T], key: SessionKey, value: T, *, most: int = _REMEMBERED) -> None:
-    """Those named last are kept."""
+    """Set keys[key], as the newest; beyond `most` of them the oldest goes."""
     keys.pop(key, None)
     keys[key] = value
     if len(keys) > most:
@@ -368,7 +378,8 @@ def _remember(keys: dict[SessionKey, T], key: SessionKey, value: T, *, most: int
 
 
 def _spent(exchange: Exchange) -> int:
-    """Characters of the budget that a loss finds used: those that lose a little with every request share one."""
+    """How many characters of the budget for a loss are used already: clients that lose a little with every request, or
+    clear results, have one budget for all of that; a compaction has a new one."""
     if exchange.event == "compacted":
         return 0
     return sum(len(restored.text) for restored in exchange.shown if restored.kind == "loss")
@@ -377,7 +388,7 @@ def _spent(exchange: Exchange) -> int:
 def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
     """Is the newest loss block not in the request, since the message that it rode in is gone?
 
-    A text that holds all of a history is another one with every turn, whatever its client says behind it.
+    That message is gone with every turn where a client writes all of its history into one text.
     """
     newest = next((block.restored for block in reversed(ledger) if block.restored.kind == "loss"), None)
     return newest is not None and all(restored is not newest for restored in shown)

@@ -22,35 +22,40 @@ from lantern_proxy.turn import Filed, Head, Identity, Request
 log = logging.getLogger("lantern.proxy")
 
 _SESSIONS, _BYTES = 4_096, 192 << 20
-"""Sessions of all tenants, and what they take in memory, beyond which the tenant seen longest ago is dropped."""
+"""Most sessions of all tenants in memory, and most bytes that they take: beyond, the tenant seen longest ago is
+dropped."""
 _RECENT = 32
-"""Sessions of a tenant that are read from the archive when a request of it fits none that is known."""
+"""How many sessions of a tenant, those seen last, are read from the archive when a request fits none in memory."""
 _PROBED = 20
-"""Messages of a request that are looked up in the archive when memory knows none."""
+"""How many of a request's last messages are looked up in the archive when it fits no session in memory."""
 _REFRESHED = ("eyJ", "sk-ant-oat")
 """How tokens begin that a client gets by signing in: JSON web tokens, and Anthropic's."""
 _Archived = tuple[Session, list[Filed], Head, list[str]]
+"""A session, its messages, what its client shows of it, and the ids that lead to it: as recall() takes them."""
 Partition = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
 
 
 @dataclass(slots=True)
 class _Mine:
-    """What is known of one tenant."""
+    """What is known of one tenant's project."""
 
     known: Known = field(default_factory=Known)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     reading: "asyncio.Task[None] | None" = None
-    """The one that reads the tenant's recent sessions, once in the life of this record."""
+    """Reads the sessions seen last from the archive, once in the life of this record."""
     is_read: bool = False
-    """Are those here, and only to be taken up yet?"""
+    """Has `reading` read them from the archive? Then it only has to bring them to memory."""
 
 
 class Tenants:
     """What is known of everyone's sessions."""
 
     def __init__(self, config: Config, opened: Opened | None = None, *, sessions: int = _SESSIONS) -> None:
-        """opened: behind what is in memory; None: nothing is archived"""
+        """opened: the archive behind what is in memory; None: nothing is archived
+
+        sessions: most sessions in memory
+        """
         self._opened = opened
         self.named = partial(tenant_named, config.owners())
         """The tenant that the config names for a credential; empty when it names none."""
@@ -60,8 +65,8 @@ class Tenants:
         self.own_wait_s = 1.0
         """Most seconds that a request waits for what the archive has of its own session."""
         self.recent_wait_s = 0.15
-        """Most seconds that a request waits until other sessions are read, to which only words or a summary could trace
-        it; until what was read is taken up it waits as for its own."""
+        """Most seconds that a request waits until the sessions seen last are read, to which only words or a summary
+        could trace it. Until what was read is brought to memory it waits as for its own."""
         self._mine: OrderedDict[Partition, _Mine] = OrderedDict()
 
     def forget_all(self) -> None:
@@ -100,12 +105,15 @@ class Tenants:
         return mine.known if mine else None
 
     async def known(self, key: Partition, request: Request, identity: Identity, now: float) -> tuple[Known, Link]:
-        """Sessions of `key`, and which of them the request belongs to: for follow(), before anything else is awaited.
+        """The sessions of `key`, and which of them the request belongs to: for follow(), before anything else is
+        awaited.
 
-        The archive is asked when memory does not know the request's own session, or little speaks for the one it has:
-        first for what it names, before its content is compared with anything, for those that hold its ids and messages,
-        then, once, for those last seen. Before that content proves nothing, since what another session holds may be in
-        its own, too.
+        Where memory does not know the request's session, or little speaks for the one it has, the archive is asked:
+
+        1. for the session that the request names, before its content is compared with anything,
+        2. for sessions that hold its ids and messages,
+        3. once, for the sessions seen last. Until these are here content proves nothing, since what one session holds
+           may stand in the request's own, too.
         """
         mine = self._mine.get(key)
         if mine is None:
@@ -121,7 +129,7 @@ class Tenants:
         return mine.known, await self._brought(mine, key, request, identity, now, found)
 
     async def _bring_named(self, mine: _Mine, key: Partition, named: str) -> None:
-        """Bring the session of an explicit id that memory does not have."""
+        """Bring the session of an explicit id to memory, where it is not there yet."""
         if is_named(mine.known, named) or self._opened is None:
             return
         async with mine.lock:
@@ -131,7 +139,11 @@ class Tenants:
     async def _brought(
         self, mine: _Mine, key: Partition, request: Request, identity: Identity, now: float, found: Link
     ) -> Link:
-        """The same, after a look into the archive. Linked anew after each wait in which something came."""
+        """Where the request belongs after a look into the archive: steps 2 and 3 of known(). It is linked anew after
+        each wait in which sessions came.
+
+        found: where it belongs by what is in memory
+        """
         known, seen = mine.known, mine.known.changes
 
         def anew(found: Link) -> Link:
@@ -157,7 +169,8 @@ class Tenants:
         return found
 
     def _make_room(self) -> None:
-        """A session may come: let go of tenants, but for the last one and those that wait for an answer."""
+        """Make room for a session that may come: let go of the tenants seen longest ago, but for the last one and those
+        that wait for an answer."""
         many = sum(len(mine.known.sessions) for mine in self._mine.values())
         held = self.size_bytes
         for key in list(self._mine)[:-1]:
@@ -175,8 +188,8 @@ class Tenants:
         return sum(mine.known.size_bytes for mine in self._mine.values())
 
     def rest(self, now: float) -> None:
-        """Let go of sessions that were not used for RECENT_S: only ids and histories lead to those, and by these the
-        archive finds them, too. For when nobody asks."""
+        """Let go of sessions that were not used for RECENT_S. Called when nobody asks. Only ids and histories lead to
+        such sessions, and by these the archive finds them, too."""
         for key, mine in list(self._mine.items()):
             old = [s.id for s in mine.known.sessions.values() if now - s.last_seen_at > RECENT_S]
             forget(mine.known, *old)
@@ -184,6 +197,7 @@ class Tenants:
                 del self._mine[key]
 
     async def _bring(self, mine: _Mine, key: Partition, values: Sequence[str] | None) -> None:
+        """Bring the sessions that hold any of `values` from the archive to memory; None: those seen last."""
         held = frozenset(mine.known.sessions)
         found = await asyncio.to_thread(self._read, key, values, held)
         mine.is_read = mine.is_read or values is None
@@ -193,7 +207,8 @@ class Tenants:
                 await asyncio.sleep(0)  # one after the other: streams go on in between
 
     def _read(self, key: Partition, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
-        """The sessions that hold any of `values`, or those last seen, without those in `held`; oldest first."""
+        """The archived sessions that hold any of `values` (None: those seen last), without those in `held`; oldest
+        first."""
         tenant, project = key
         archive = self._opened.archive if self._opened else None
         if archive is None:

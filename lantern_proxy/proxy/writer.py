@@ -1,10 +1,9 @@
-"""The one writer: a thread that takes what waits, and archives it in one transaction.
+"""The one writer: a thread that takes the records that wait, and archives them in one transaction.
 
-Nobody waits for it but an answer's last bytes, and those only so long (archive.hold_ms), and not at all while the file
-is at fault. Then records wait here, the newest thousand of them; clients resend their history, so what is dropped
-beyond that, or was meant for a file that is gone, comes again. A commit survives the end of this process; when it is on
-the disk, archive.synchronous says.
-"""
+Only the last bytes of an answer wait for it, for at most archive.hold_ms, and not at all while the file is at fault.
+While it is, the newest thousand records wait here. What is dropped beyond these, or was meant for a file that is gone,
+comes again, since clients resend their history. A commit survives the end of this process; archive.synchronous says
+when it is on the disk."""
 
 import threading
 import time
@@ -33,14 +32,15 @@ _GROUP = 64
 """Most records of one transaction."""
 _BACKLOG = 1_000
 _BEHIND_S = 0.1
-"""Most seconds until turns are on disk whose answers did not wait for that; sooner when no turn came for a moment."""
+"""Most seconds until a turn is on the disk whose answer did not wait for that; sooner when no turn comes for a
+moment."""
 _MOST_AT_REST = 16
 _CLOSING_S = 10.0
 """Most seconds that the end waits for each thread."""
 _CUT_AT_END_S = 5.0
-"""Most seconds of cutting before the end; what is left is cut by the next process."""
+"""Most seconds of cutting when the process ends; what is left is cut by the next one."""
 _NO_FILE = -1
-"""Never an Opened.file."""
+"""A Job.file that is never an Opened.file."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -49,9 +49,10 @@ class Job(Struct, frozen=True, kw_only=True):
     build: Callable[[], Record]
     """Makes the record on the writer's thread: passages are cut there, not in the event loop."""
     file: int
-    """Opened.file when the request came: its tenant is one of that file."""
+    """Opened.file when the request came: the record's tenant only exists in that file."""
     restored: Mapping[int, BlockKind] = {}
-    """Passages that were put into this request for the first time, and in which block, to be settled by `answer`."""
+    """Passages that this request is the first to carry -> the block they are in. `answer` tells whether they were
+    used."""
     answer: str = ""
     at: float = 0.0
 
@@ -70,7 +71,7 @@ class _Waiting:
 class Writer:
     """Owns the archive and the thread that writes it.
 
-    keeper: one of several workers on an archive makes the vectors of all, and removes what is not to be kept
+    keeper: is this the worker that makes vectors for all workers on the archive, and removes what is not to be kept?
     """
 
     def __init__(
@@ -96,34 +97,36 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        """Records that wait."""
+        """How many records wait."""
         return self._queue.qsize() + len(self._waiting)
 
     def is_stuck(self, longer_than_s: float) -> bool:
-        """Is it no use to wait: is the file at fault, or a write under way for so long?"""
+        """Is there no use in waiting for a write: is the file at fault, or has a write taken longer than that?"""
         since = self._busy_since
         return bool(self.opened.problem or (since and time.monotonic() - since > longer_than_s))
 
     def submit(self, job: Job) -> Future[bool]:
-        """Archive `job` soon. The future tells whether it is, or must wait or is left out; it never raises."""
+        """Archive `job` soon. The future, which never raises, is True once it is archived, and False where it has to
+        wait longer or is left out."""
         self._queue.put(waiting := _Waiting(job))
         return waiting.done
 
     def cut_up(self, tenant: str, session: str = "") -> "Future[bool]":
-        """Have what was submitted until now of a session (empty: of the tenant's sessions) cut into passages, before
-        all else; the future tells when it is."""
+        """Have what was submitted so far of a session ("": of all the tenant's sessions) cut into passages before all
+        else. The future is done when it is."""
         wish = Wish(tenant, session)
         self._queue.put(wish)
         return wish.done
 
     def at_rest(self, work: Callable[[], object]) -> None:
-        """Do `work` once all is cut into passages and no turn came for a moment; of much of it the newest."""
+        """Do `work` once all is cut into passages and no turn comes for a moment. Of too much work the oldest is
+        dropped."""
         self._at_rest.append(work)
 
     def look(self) -> Future[bool]:
-        """Have the file looked after: a new one made when it was deleted, another attempt when it was at fault.
+        """Have the writer look after the file: make a new one if it was deleted, try again if it was at fault.
 
-        The writer opens the file before it takes up a job, and leaves out those of another one: this is of none.
+        It does so before it writes any job, and leaves out jobs of another file; so a job of no file does nothing else.
         """
         return self.submit(Job(build=_nothing, file=_NO_FILE))
 
@@ -246,7 +249,8 @@ class Writer:
         return True
 
     def _archived(self, group: Sequence[_Waiting]) -> bool:
-        """Archive `group`; of one that fails as a whole each alone, so that a sick record costs only itself."""
+        """Archive `group`. Where that fails and the file is not at fault, each job alone, so that a record that cannot
+        be stored only costs itself."""
         if not group:
             return True
         self._busy_since = time.monotonic()
@@ -263,14 +267,14 @@ class Writer:
         return True
 
     def _sync(self, behind_s: float = 0.0) -> None:
-        """Have turns be on disk, if the first that may not be was written so long ago: in a thread, since the disk
-        may take longer than the next turn can wait."""
+        """Bring what was written to the disk, if the first of it was written more than `behind_s` ago. In a thread,
+        since the disk may take longer than the next turn can wait."""
         archive, syncing = self.opened.archive, self._syncing
         if archive is not None and archive.behind_s > behind_s and (syncing is None or syncing.done()):
             self._syncing = self._disk.submit(self._bring, archive)
 
     def _bring(self, archive: Archive) -> None:
-        """Until they are, since no turn may come that has it tried again."""
+        """Try until it is on the disk: there may be no later turn that tries again."""
         while self.opened.attempt("sync", archive.sync) is not None:
             if self._closing.wait(RETRY_S) or archive is not self.opened.archive:
                 return

@@ -18,7 +18,8 @@ _NOW_ELSEWHERE = (
     "jetzt|nun|ab sofort|statt|anstatt|sondern|maintenant|désormais|plutôt|au lieu|ahora|en vez|en lugar|ora|adesso"
     "|invece|agora|em vez|voortaan|nu|in plaats|teraz|zamiast|теперь|вместо|artık|yerine"
 )
-"""In other languages a word or two of each: without one nothing is replaced, and both statements stay."""
+"""The same in other languages, a word or two of each. A change that is told in other words goes unnoticed: then both
+statements stay."""
 CUE = re.compile(
     # "actually", "no longer"
     r"\b(?:actually|instead(?: of)?|rather than|no longer|not any ?more|anymore|correction|scratch that"
@@ -48,7 +49,8 @@ _CUE_SIGNS = (
     "bump", "second thought", "renam", "replac", "postponed", "rescheduled", "pushed", "sorry, ", "i meant", "make ",
     "now", *_NOW_ELSEWHERE.split("|"), *_ENDED_SIGNS,
 )  # fmt: skip
-"""What each of the two holds one of: the patterns cost ten times as much as to look for it."""
+"""Every text that _ENDED (or CUE) matches holds one of these: to look for them costs a tenth of what the patterns
+do."""
 _PLAIN = r"[a-z]++(?![\w/@-]|\.\w)"
 """A word in lower case that no value begins with: most are such, and they are passed over at once."""
 _WRITTEN = (
@@ -75,7 +77,7 @@ _VALUES = re.compile(
     rf"|(?P<written>{_WRITTEN}+(?=[\u6708\u65e5\u53f7\u865f\u70b9\u9ede\u65f6\u6642\u5206\u5e74\u5143\u5186\u5713\u5757\u4eba\u540d\u4f4d\u665a\u6cca\u697c\u968e])"
     rf"|{_WRITTEN}{{3,}})"
 )
-"""What one statement may say otherwise than another; the group is the value's sort."""
+"""A value: what two statements of the same may differ in. The group that matches is its sort."""
 _WORD = re.compile(r"\w+")
 _PIECE = re.compile(r"\w+|[=,;:()\u2014\u3001\uff0c\uff1b\uff1a]")
 _LINKING = frozenset(
@@ -85,8 +87,8 @@ _LINKING = frozenset(
     use uses used using set listen listens run runs
     """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
-"""What two statements of the same need not share. None of it forbids or limits anything, and only English has such a
-list: in other languages every word counts."""
+"""Words that two statements of the same need not share. None of them forbids or limits anything. Only English has such
+a list: in other languages every word counts."""
 _CHANGING = _LINKING | frozenset(
     f"""
     actually instead rather than no not longer any more anymore correction sorry meant now still changed change
@@ -97,14 +99,14 @@ _CHANGING = _LINKING | frozenset(
     plaats van del vez lugar à au y {_NOW_ELSEWHERE.replace("|", " ")} değil
     """.split()
 )
-"""What a newer statement may have that the older one lacks."""
+"""Words that a newer statement may have though the older one lacks them."""
 OWN = frozenset(("i", "we", "my", "our"))
-"""Who speaks: a newer statement need not say so again."""
+"""Words for who speaks: a newer statement need not repeat them."""
 _ASIDE = re.compile(
     r"on second thought|(?:i|we)(?:'ve| have)?(?= (?:chang|mov|switch|renam|replac|bump|push|postpon|updat|migrat))",
     re.I,
 )
-"""What a newer statement has beside what it is about."""
+"""What a newer statement says beside what it is about: it is left out."""
 _NOT = frozenset("not nicht kein keine pas no non não niet nie не değil".split())  # noqa: SIM905
 _UNIT_WORDS = frozenset(
     """
@@ -112,10 +114,11 @@ _UNIT_WORDS = frozenset(
     seconds degrees
     """.split()  # noqa: SIM905
 )
-"""What may stand behind a number that a word stands before: "costs 45 euros", and not "ticket 45 closed"."""
+"""Words behind a number that are a unit even where a word stands in front of it: "costs 45 euros". In "ticket 45
+closed" the number is the name of a record."""
 _STATED = ("number", "date", "$", "\u20ac", "\u00a3", "%")
 _IS = frozenset("is are was = : ist sind est sont es son è é są это".split())  # noqa: SIM905
-"""What a value stands behind where nothing says that it changed: "The deadline is 10 May"."""
+"""Words in front of a value that is stated, where nothing says that it changed: "The deadline is 10 May"."""
 
 
 class Value(NamedTuple):
@@ -159,9 +162,9 @@ class Compared:
         """Sort of value -> those in it, lower case."""
         self.every: frozenset[str] = frozenset().union(*values.values())
         self.frame = tuple(_WORD.findall(" ".join([*rest, text[at:]]).lower()))
-        """Its words with values left out: equal when two sentences differ in values only."""
+        """The words of the sentence without its values: equal for two sentences that differ in values only."""
         self.has = self.every.union(self.frame, *map(str.split, self.every))
-        """Its words and values as they stand there, and the words of names, lower case."""
+        """The words and values of the sentence as they stand there, and the single words of values, lower case."""
         self._words: frozenset[str] | None = None
         self._has_words: frozenset[str] | None = None
         self._told: tuple[Value, ...] | None = None
@@ -170,33 +173,35 @@ class Compared:
 
     @property
     def words(self) -> frozenset[str]:
-        """Stems of its words but for the values and what links them."""
+        """Stems of the words of the sentence, without values and words that only link."""
         if self._words is None:
             self._words = frozenset(map(_stem, self.frame)) - {""}
         return self._words
 
     @property
     def has_words(self) -> frozenset[str]:
-        """Stems of its words, and its values."""
+        """`words`, and the values of the sentence."""
         if self._has_words is None:
             self._has_words = self.words | self.every
         return self._has_words
 
     @property
     def told(self) -> tuple[Value, ...]:
-        """Its values where they stand."""
+        """The values of the sentence in order, each with what stands around it."""
         if self._told is None:
             self._told = tuple(_told(self._text))
         return self._told
 
     @property
     def says_so(self) -> bool:
+        """Does the sentence say that something changed? See CUE."""
         if self._says_so is None:
             self._says_so = _holds(folded(self._text), _CUE_SIGNS) and CUE.search(self._text) is not None
         return self._says_so
 
     @property
     def ended(self) -> bool:
+        """Does the sentence say that something is over?"""
         if self._ended is None:
             self._ended = _holds(folded(self._text), _ENDED_SIGNS) and _ENDED.search(self._text) is not None
         return self._ended
@@ -259,7 +264,7 @@ def _says(piece: str | re.Match[str]) -> str:
 
 
 def _sort(match: re.Match[str]) -> str:
-    """Of a value, as far as one of it may stand for another."""
+    """The sort of a value: only one of the same sort may take its place."""
     sort, text = match.lastgroup or "", match.group()
     if sort == "date":
         return "time" if ":" in text or text[-1] in "mM." else "weekday" if text.endswith("day") else "date"

@@ -15,14 +15,16 @@ from lantern_proxy.turn import Passage
 from lantern_proxy.turn_memo import Memo
 
 SHORT_CHARS = 80
-"""Most of a message that is taken for short."""
+"""Most characters of a message that counts as short."""
 WIDE_CHARS = 2
-"""What a sign of a script without spaces counts more than a letter."""
+"""What a sign of a script without spaces (Chinese, Japanese) counts beyond the one character that a letter counts."""
 SAYS_CHARS = 200
-"""Most of a sentence that says what a short message is about; and of a reply whose first sentence does, though it has
-none of its words: "Then Kyoto is now the machiya in Gion." behind "took it"."""
+"""Most characters of a sentence that says what a short message is about. The first sentence of a reply counts as such
+without a word of the message only if the whole reply is no longer: "Then Kyoto is now the machiya in Gion." behind
+"took it"."""
 LEAST_WORDS, SAYS_ITSELF = 2, 3
-"""Content words from which on a sentence says what something is about, and a message of a user all that it means."""
+"""From LEAST_WORDS content words on a sentence says what something is about, and from SAYS_ITSELF on a message of a
+user says all that it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class Context:
     own: frozenset[str]
     """Content words and numbers of the message, as index terms."""
     words: frozenset[str]
-    """Those of what it belongs to."""
+    """Content words and numbers of what it belongs to."""
     shown: tuple[tuple[int, tuple[int, ...]], ...]
-    """Rows, and which of their lines a reader needs beside it; oldest first. None where it says all by itself."""
+    """(row, lines of it) that a reader needs beside the message, oldest first; empty where it says all by itself."""
 
 
 def _read(text: str) -> frozenset[str]:
@@ -46,7 +48,7 @@ own_terms = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 1_000 + 8 * le
 
 
 def says_itself(own: frozenset[str]) -> bool:
-    """Do these content words say all that a message means? Numbers say of nothing."""
+    """Do the content words of a message say all that it means? Numbers do not count: they do not say of what."""
     return sum([not any(map(str.isdigit, term)) for term in own]) >= SAYS_ITSELF
 
 
@@ -75,7 +77,7 @@ class Contexts:
         return context is not None and context.words <= context.own and not says_itself(context.own)
 
     def of(self, row: int) -> Context | None:
-        """None where the message at `row` is not short, or says nothing of its own."""
+        """What the message at `row` belongs to; None where it is not short, or says nothing of its own."""
         if row not in self._known:
             self._known[row] = self._read(row)
         return self._known[row]
@@ -110,11 +112,12 @@ class Contexts:
         scope.passages.read(around)
 
     def _said(self, rows: Iterable[int]) -> list[int]:
-        """Those of `rows` that an assistant says."""
+        """Those of `rows` that an assistant says; calls of tools are none."""
         return [r for r in rows if (p := self._scope.passages[r].passage).speaker == "assistant" and not p.tools]
 
     def _asked(self, row: int) -> "_Said | None":
-        """The last line, where it asks. Only that one is read: what is around it may be long."""
+        """The last line of the passage at `row`, where it asks; else None. Only that one is read: the passage may be
+        long."""
         text = self._scope.passages[row].passage.text
         if not ends_asking(text.rstrip()):
             return None
@@ -124,8 +127,8 @@ class Contexts:
         return _Said(row, len(spans) - 1, last) if ends_asking(last) and len(last) <= SAYS_CHARS else None
 
     def _says_again(self, row: int, own: frozenset[str]) -> "_Said | None":
-        """The first line of a reply that has a word of the message and another one; of a short reply the first that
-        says something."""
+        """The first line of the reply at `row` that has both a word of the message and a new one; else, of a short
+        reply, the first that says something. own: the words of the message"""
         read = self._scope.passages[row]
         if not own.isdisjoint(read.words):
             for i, line in enumerate(read.lines):
@@ -134,11 +137,11 @@ class Contexts:
         return self._says(row, range(len(read.lines))) if len(read.flat) <= SAYS_CHARS else None
 
     def _told(self, row: int) -> "_Said | None":
-        """The last line of what was said before that says something."""
+        """The last line of the passage at `row` that says something."""
         return self._says(row, reversed(range(len(self._scope.passages[row].lines))))
 
     def _says(self, row: int, order: Iterable[int]) -> "_Said | None":
-        """The first in this order of the lines that say something."""
+        """The first line, in the given order, that says something."""
         lines = self._scope.passages[row].lines
         told = (i for i in order if _tells(lines[i]) and len(own_terms(lines[i].flat)) >= LEAST_WORDS)
         return next((_Said(row, i, lines[i].flat) for i in told), None)

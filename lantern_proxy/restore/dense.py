@@ -65,14 +65,14 @@ class Dense:
     """Likeness in meaning of a question and the passages of a scope."""
 
     def __init__(self, archive: Archive, embedder: Embedder | None, *, wanted: bool, slow_s: float = math.inf) -> None:
-        """wanted: whether the config asks for vectors, so that their absence is worth telling
-        slow_s: an embedder that takes longer for a question, and makes a restore late, is sick
+        """wanted: does the config ask for vectors? Then it is noted when there are none
+        slow_s: an embedder that takes longer for a question, so that a restore is late, counts as sick
         """
         self._archive, self._embedder, self._wanted, self._slow_s = archive, embedder, wanted, slow_s
         self._breaker = Breaker()
-        """Of the embedder, which is everybody's."""
+        """For the embedder, which all tenants share."""
         self._breakers = Breakers()
-        """Of the vectors of each scope."""
+        """For the vectors of each scope."""
         self._begun: dict[str, Future[Embedded]] = {}
         self._threads = ThreadPoolExecutor(2, "lantern-question")
         self._lock = Lock()
@@ -92,14 +92,15 @@ class Dense:
 
     @property
     def by_word(self) -> bool:
-        """Does the embedder, ready or not, make vectors of words in the space of those that come with Lantern? Those of
-        passages serve while it is not asked."""
+        """Does the embedder, ready or not, make vectors of words that can be compared with those that come with
+        Lantern? Then the passages' vectors serve even where the question is not embedded."""
         return self._embedder is not None and not self._embedder.adapted and bool(self._embedder.recipe)
 
     def begin(self, scope: Scope, question: Question, ask: "Ask", *, skip: bool = False) -> bool:
-        """Should look() be called? Then the question is embedded from now on. False: no, see ask.notes.
+        """Have the question embedded, so that look() may be called. False where there is no embedder, it is not ready
+        or at rest (see ask.notes), or `skip`.
 
-        skip: words are sure enough, so that the channel is not needed (AgentIR's cascade)
+        skip: words are sure enough of their best passages, so that vectors are not needed (AgentIR's cascade)
         """
         reason = self._unready() or ("dense:breaker" if self._breakers.open(scope.key, time.monotonic()) else "")
         if reason:

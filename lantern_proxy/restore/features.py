@@ -27,18 +27,18 @@ Table = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Late interaction over a scope."""
+    """How well the words of a question match those of passages, one by one."""
 
     rows: Ints
     """Passages that were compared, ascending."""
     found: Matches
-    """At these rows."""
+    """The matches, for the passages at `rows`."""
     scores: Floats
     """(n,) MaxSim above the lowest; 0 for passages that were not compared."""
     flowed: Floats
-    """(n,) the same where a word may also be found in the message before, with that of neighbours."""
+    """(n,) like `scores`, but a word may also match in the message before, and scores flow in from neighbours."""
     unit: float
-    """How wide it spreads over all, for its spread where it is known."""
+    """How wide `flowed` spreads over all passages, as a multiple of its spread at `rows`."""
 
 
 Columns = tuple[tuple[str, ...], Floats]
@@ -78,7 +78,7 @@ LEXICAL = (
 )  # fmt: skip
 """Features that need no vectors."""
 FEATURES = (*LEXICAL, *_of("vector"), *_of("late"), *_of("context"), *_OF_MATCHES)
-"""All there are, in the order of the table."""
+"""All features, in the order of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +88,14 @@ class Ranked:
     scope: Scope
     question: Question
     fused: Floats
-    """(n,) the ranking."""
+    """(n,) the scores by which it is ranked."""
     lexical: Floats
     cosines: Floats | None
-    """Both (n,), before neighbours flow in."""
+    """Both (n,), before the scores of neighbours flow in."""
     matched: Matched | None
+    """Words compared by their vectors."""
     like: Matched | None
-    """The same by the shipped table of words."""
+    """Words compared by the shipped table."""
     now: float
     """Unix seconds, for the dates in the question; 0: when the last passage was said."""
 
@@ -132,13 +133,14 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
 
 @lru_cache
 def _order(made: tuple[tuple[str, ...], ...], wanted: tuple[str, ...]) -> Ints:
-    """Where the features that are wanted are among those that were made."""
+    """For each name in `wanted` its place among the names in `made`."""
     place = {name: n for n, name in enumerate(chain.from_iterable(made))}
     return np.array([place[name] for name in wanted])
 
 
 def _signals(ranked: Ranked, things: Floats) -> dict[str, Floats]:
-    """Those that there are, each (n,) >= 0. things: BM25 without the names of speakers, which half of all carry"""
+    """The signals that there are, each (n,) >= 0. things: BM25 without the names of speakers, which half of all
+    passages have"""
     found = {"words": ranked.lexical, "things": things}
     if ranked.like is not None:
         found |= {"alike": ranked.like.scores, "alike_context": _in_context(ranked.like, ranked.scope)}
@@ -213,8 +215,11 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
 
 
 def _sentences(scope: Scope, asked: Matches, around: Ints) -> Columns:
-    """What matches where a passage tells, where it asks, and where those beside it do: an answer repeats little of what
-    was asked just before. around: (4, m) the rows, and those of the messages before, after, and two before"""
+    """How well the question matches the sentences of a passage that tell, those that ask, and those of its neighbours:
+    an answer repeats little of what was asked just before it.
+
+    around: (4, m) the rows, and those of the messages before, after, and two before
+    """
     assert asked.pieces is not None
     asks, tells, count = by_sentences(scope, asked.pieces, around[:3], around[[0, 1, 3]])
     likely = CONTEXT * asks[:, 1]
@@ -244,7 +249,7 @@ def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Float
 
 
 def _names(voices: Shared[Voice], question: Question, names: frozenset[str]) -> Columns:
-    """names: those that the passages begin with"""
+    """Which speakers the question names. names: those with which passages begin"""
     asked_of = names & question.words
     named = voices.each([voice.name in asked_of for voice in voices.values])
     other = 1.0 - named if asked_of else np.zeros(len(named))
@@ -252,7 +257,8 @@ def _names(voices: Shared[Voice], question: Question, names: frozenset[str]) -> 
 
 
 def nearness(told: Callable[[], Told], question: str, now: float) -> Floats | None:
-    """(n,) 0..1, how near the days are that question and passage name, or on which it was said. None: it names none.
+    """(n,) 0..1, how near the days that a passage names, or on which it was said, are to those that the question names;
+    None when the question names none.
 
     told: (n,) passages, asked for when the question names a day
     now:  Unix seconds, of the question; 0: when the last passage was said
@@ -265,13 +271,16 @@ def nearness(told: Callable[[], Told], question: str, now: float) -> Floats | No
 
 
 def _days(told: Told, question: Question, now: float) -> Columns:
-    """How near the days are that question and passage name; -1 when the question names none."""
+    """As nearness(); -1 when the question names no day."""
     near = nearness(lambda: told, question.text, now)
     return _OF_DAYS, (np.full(len(told.forms), -1.0) if near is None else near)[None]
 
 
 def _forms(scope: Scope, question: Question, around: Ints) -> Columns:
-    """around: (3, m) the rows, and those of the messages before and after"""
+    """What kind of text each passage and its neighbours are, and what kind of answer the question wants.
+
+    around: (3, m) the rows, and those of the messages before and after
+    """
     traits = scope.passages.traits(around.ravel()).T.reshape(len(TRAITS), *around.shape)
     wants = np.array(asked(question.text))
     values = (
@@ -289,9 +298,9 @@ _WANTS = [TRAITS.index("time_words"), TRAITS.index("numbers")]
 
 
 def _in_context(matched: Matched, scope: Scope) -> Floats:
-    """(n,) MaxSim above the lowest where a word may also be found in the message before, however long both are.
+    """(n,) MaxSim above the lowest, where a word may also match in the message before, however long both messages are.
 
-    Only here: in the untrained fusion, where it gained on LoCoMo and lost on BEAM, it counts among short messages only.
+    The untrained fusion does this among short messages only: among long ones it gained on LoCoMo and lost on BEAM.
     """
     if not matched.found.words:
         return np.zeros(len(scope))
@@ -302,7 +311,7 @@ def _in_context(matched: Matched, scope: Scope) -> Floats:
 
 
 def _matches(matched: Matched, rows: Ints, names: frozenset[str]) -> Columns:
-    """Of rows that were not compared word by word: 0."""
+    """What matches word by word; zeros for rows that were not compared."""
     weights = matched.found.weights / matched.found.weights.sum()
     best = np.zeros((len(weights), len(rows)))
     at = np.searchsorted(matched.rows, rows)

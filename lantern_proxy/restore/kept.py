@@ -1,4 +1,4 @@
-"""Numbers of passages, a few of each, kept by row: those of many passages are had in one step."""
+"""A few numbers for each passage, kept by row: those of many passages are read in one step."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ Make = Callable[[list[int]], Sequence[Sequence[float]]]
 """Rows, each once -> the numbers of each."""
 
 _UNKNOWN, _NONE = -1, 0
-"""Places of what is not kept, and of a row of -1."""
+"""In place of a place in the table: the row is not kept; the row is -1, whose numbers are zeros."""
 
 
 class Kept:
     """`width` numbers of each passage of a scope, made when they are first asked for."""
 
     def __init__(self, width: int, when_full: Callable[[], None] | None = None) -> None:
-        """when_full: makes room, by default `clear`; it calls that"""
+        """when_full: called to make room, and has to call `clear`, which is the default"""
         self._width, self._when_full = width, when_full or self.clear
         self.clear()
 
@@ -27,20 +27,24 @@ class Kept:
         return self._count - 1
 
     def clear(self) -> None:
-        """Make all of them anew."""
+        """Forget all numbers: they are made anew when they are asked for."""
         self._count = 1
         self._values = np.zeros((1, self._width))
-        """(_count or more, width), zeros first."""
+        """(_count or more, width), one row of numbers for each passage that is kept; the first is all zeros."""
         self._at = np.full(1, _NONE, np.int32)
-        """(rows + 1,) where those of each row are among them; the last is that of a row of -1."""
+        """(rows + 1,) row of the scope -> place in `_values`; the last is that of row -1."""
 
     def forget(self, row: int) -> None:
-        """Make those of this row anew."""
+        """Forget the numbers of this row."""
         if row < len(self._at) - 1:
             self._at[row] = _UNKNOWN
 
     def of(self, rows: Ints, make: Make, *, most: int) -> Floats:
-        """(len(rows), width); zeros for a row of -1. most: they stay of so many, or of all asked for at once"""
+        """(len(rows), width) the numbers of each row; zeros for a row of -1.
+
+        make: makes the numbers of rows that are not kept
+        most: how many passages' numbers are kept at most; all that are asked for at once always are
+        """
         lacking = int(rows.max(initial=-1)) + 2 - len(self._at)
         if lacking > 0:
             new = np.full(lacking + len(self._at) // 4, _UNKNOWN, np.int32)
@@ -67,7 +71,7 @@ class Kept:
 
 
 class KeptPieces(Kept):
-    """Word pieces of each passage of a scope, as `lists` lists."""
+    """Word pieces of each passage of a scope, `lists` lists of them."""
 
     def __init__(self, lists: int) -> None:
         super().__init__(2 * lists)
@@ -79,7 +83,11 @@ class KeptPieces(Kept):
     def lists_of(
         self, rows: Ints, split: Callable[[list[int]], Sequence[Sequence[Pieces]]], *, most: int
     ) -> list[Lists]:  # fmt: skip
-        """Each list of the passages at `rows`, in the shape of these; empty for a row of -1. most: as `of` has it"""
+        """The lists of the passages at `rows`, each in the shape of `rows`; empty for a row of -1.
+
+        split: makes the lists of rows that are not kept
+        most:  as in `of`
+        """
 
         def made(missing: list[int]) -> list[list[int]]:
             return [[number for one in own for number in self._appended(one)] for own in split(missing)]
@@ -88,7 +96,7 @@ class KeptPieces(Kept):
         return [Lists(self._pieces, *spans[n : n + 2]) for n in range(0, self._width, 2)]
 
     def _appended(self, pieces: Pieces) -> tuple[int, int]:
-        """Where they begin, and how many they are."""
+        """Keep some pieces; returns where they begin in `_pieces`, and how many there are."""
         start = len(self._pieces)
         self._pieces.frombytes(pieces)
         return start, len(self._pieces) - start

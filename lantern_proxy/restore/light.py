@@ -13,9 +13,10 @@ from lantern_proxy.rerank.light import BEFORE, LEARNED, LightError, Model, load
 from lantern_proxy.restore.features import ALIKE, FEATURES, LEXICAL, Ranked, Table, table
 
 POOL = 100
-"""Passages that are put in order; on LoCoMo they hold .97 of the evidence, .94 without vectors. More find no more."""
+"""How many of the best passages are put in order. On LoCoMo these hold .97 of the evidence, .94 without vectors; more
+gain nothing."""
 LEARNED_FROM = 150
-"""Passages of a question that a model is trained on."""
+"""How many of the best passages for a question a model is trained on."""
 KNOWN = (*FEATURES, LEARNED)
 """Features that a model may want."""
 
@@ -24,8 +25,8 @@ SHIPPED = "shipped"
 _SHIPPED = ("light_minilm_l6.npz", "light_lexical.npz")
 """Their files: with vectors, and without. scripts/shipped_reranker.py makes them."""
 CAUTION = 6.0
-"""Of these: most of what they learned from are short messages. In BEAM's chats the untrained order then counts for
-three times the sum of its z-scores, and among friends for nothing."""
+"""Light.caution of the shipped models, which learned mostly from short messages. In BEAM's chats the untrained order
+then counts for three times the sum of its z-scores, and among friends for nothing."""
 
 Reorder = Callable[[Ranked], Floats]
 """What may put the best of a ranking in another order: (n,) scores."""
@@ -33,16 +34,16 @@ Reorder = Callable[[Ranked], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """Trained models, ready to reorder: the first that wants no signal that is missing now."""
+    """Trained models, ready to reorder. The first of them serves whose signals can all be had now."""
 
     models: tuple[Model, ...]
     caution: float = 0.0
-    """How much the untrained order counts beside them, the more the longer the messages are."""
+    """How much the untrained order counts beside the model's; the longer the messages of the scope, the more."""
 
     def __call__(self, ranked: Ranked) -> Floats:
-        """(n,) `fused` with its best POOL values dealt out anew: what they are worth stays, whose they are changes.
+        """(n,) `fused` with its best POOL values dealt out anew: the values stay, which passage has which changes.
 
-        Where each model wants something that is missing, everything stays as it is.
+        `fused` itself where every model wants a signal that is missing.
         """
         there = frozenset(available(ranked))
         model = next((each for each in self.models if there.issuperset(each.features)), None)
@@ -58,10 +59,10 @@ class Light:
         return dealt
 
     def either(self, ranked: Ranked) -> Floats:
-        """(n,) the same, and no passage is worth less than in the untrained order: by this a block is filled.
+        """(n,) for each passage the better of its two scores, by the model and in the untrained order.
 
-        It has room for what either order puts first. A model knows questions like those it learned from; of what others
-        ask for, it would put too little in.
+        A block is filled by this: it has room for what either order puts first. A model only knows questions like those
+        it learned from, and would leave out what others ask for.
         """
         return np.maximum(self(ranked), ranked.fused)
 

@@ -8,11 +8,11 @@ from lantern_proxy.restore.cover import Candidate, Chosen, Part, adds, is_echo, 
 from lantern_proxy.turn import BlockKind, Passage, PassedOver, Reason, Restored, why_not
 
 MOST = 20
-"""Passages told of for one block."""
+"""Most passages that are told of for one block."""
 MOST_REFUSED = 5
-"""Of these, such as a rule or a person keeps out, whatever they score."""
+"""Of these, how many may be such as a rule or a person keeps out, whatever they score."""
 LOOK_AT = 60
-"""Candidates of a loss block whose reason is worked out: the best."""
+"""For how many candidates of a loss block, the best, the reason is worked out."""
 
 _REFUSED: frozenset[Reason] = frozenset({"verdict", "untrusted", "superseded", "confidence", "left"})
 
@@ -40,27 +40,27 @@ class Passed:
         self._signals: Callable[[int], Mapping[str, float]] | None = None
 
     def add(self, passage: Passage, reason: Reason, *, other: int = 0, value: float = 0.0, row: int = -1) -> None:
-        """row: of the scope, where weigh() will tell what it is worth"""
+        """Note that a passage is left out. row: of the passage in the scope, for weigh(); -1: it has none"""
         self._present += reason == "present" and row < 0
         if row >= 0 or reason != "present" or self._present <= MOST:
             self._held.setdefault(passage.id, _One(passage, reason, other, value, row))
 
     def all(self, candidates: Sequence[Candidate], reason: Reason, *, value: float = 0.0) -> None:
-        """None of them goes in."""
+        """Note that all of `candidates` are left out, for one reason."""
         for candidate in candidates:
             self.add(candidate.passage, reason, value=value, row=candidate.row)
 
     def score(self, passage: Passage, signals: Mapping[str, float]) -> None:
-        """Worth of one that has no row: the sum of its signals."""
+        """Say what a passage without a row is worth: the sum of its signals."""
         if passage.id in self._held:
             self._held[passage.id].score, self._held[passage.id].signals = sum(signals.values()), signals
 
     def weigh(self, score: Callable[[int], float], signals: Callable[[int], Mapping[str, float]]) -> None:
-        """What the passage at a row of the scope is worth, in all and in each signal."""
+        """Say how to score a passage that has a row: row -> score, and row -> score in each signal."""
         self._score, self._signals = score, signals
 
     def finish(self, kind: BlockKind, restored: Restored | None) -> Restored | None:
-        """Tell what is not in `restored`, which is returned."""
+        """Fill `told` with the best of what was noted and is not in `restored`; returns `restored`."""
         taken = {placed.passage.id for placed in restored.placed} if restored else set()
         held = [one for id_, one in self._held.items() if id_ not in taken]
         for one in held:

@@ -33,33 +33,36 @@ Bools = npt.NDArray[np.bool_]
 PRIORS = ("speaker", "form", "session", "days")
 """Signals without a ranking of their own: reciprocal ranks leave them out."""
 POOL = 400
-"""Passages that are looked at, when a question is known."""
+"""How many of the best passages a question block looks at."""
 LATE_POOL = 300
-"""Passages that are compared word by word: the best by everything else."""
+"""How many passages are compared with the question word by word, by vectors: the best by all other signals."""
 ALIKE_POOL = 150
-"""The same by the shipped table of words."""
+"""How many are compared word by word, by the shipped table of words."""
 SURE_BY, SURE_HELD = 10, 0.3
-"""Of so many best passages one must hold this share of a question, or words cannot be sure of them."""
+"""Words can only be sure of their best SURE_BY passages if one of these holds this share of the question."""
 FORM_POOL = 150
-"""Passages whose form counts: the best by everything else."""
+"""How many passages are judged by their form and by the days they name: the best by all other signals."""
 BY_TABLE = 2.0
-"""How much more `alike` counts where it looks at the vectors of the passages' words, which know their sentences."""
+"""How many times as much the signal `alike` counts where the passages' own vectors of words are compared, which were
+made within their sentences."""
 ALONE = 2.0
-"""How much more words count where there are no vectors: less would leave the choice to speaker and form."""
+"""How many times as much BM25 counts where there are no vectors: with less, speaker and form would decide."""
 NAMED, ROLE, USER = 2.0, 3.0, 2.0
-"""What the right speaker is worth: a name in a question may be that of somebody who was only spoken of, and where
-neither a name nor a role is told, most of what is asked for was said by the user."""
+"""How many times as much the right speaker counts. NAMED: the question names a speaker, but that may be somebody who
+was only spoken of. ROLE: it asks for what the assistant said, or for the user's own matters. USER: neither; most of
+what people ask for was said by the user."""
 SESSION_BY_WORDS = 2 / 3
-"""What a session is about is told by its words and, this much less, by its best match word by word."""
+"""What a session is about is told by this share by its words, and for the rest by its best match word by word."""
 WEIGHTS: Mapping[str, float] = {
     "bm25": 0.5, "vector": 0.75, "late": 1.0, "speaker": 0.8, "keywords": 0.05, "form": 1.0, "session": 0.6,
     "days": 1.5, "alike": 0.5,
 }  # fmt: skip
-"""Of the z-scores in the default recipe; `restore.weights` overrides."""
+"""Signal -> weight of its z-scores in the default recipe; `restore.weights` overrides it."""
 SHARES = (0.3, 0.15)
-"""How much of its neighbours' scores flows into a short passage, by words and word by word."""
+"""Share of the scores of the next message on each side, and of the one after it, that flows into a short passage: for
+signals of words, and of words compared one by one."""
 VECTOR_SHARES = (0.07, 0.035)
-"""The same for vectors, which already see context."""
+"""The same shares for vectors of whole passages, which know something of their context already."""
 
 
 def gather(
@@ -71,9 +74,9 @@ def gather(
     retrieval: RetrievalConfig,
     light: Reorder | None = None,
 ) -> Evidence:
-    """Every signal over the whole scope, and their fusion. A signal that is missing just leaves the fusion.
+    """Every signal of a question over the whole scope, and their fusion. A signal that cannot be had is left out of it.
 
-    light: reorders the best of them; None: leave them as they are
+    light: puts the best of the fusion in another order; None: they stay as they are
     """
     mixed = mixture(question.text, retrieval)
     lexical = scope.lexical(question.terms)
@@ -102,7 +105,7 @@ def gather(
 
 
 class _Fusion:
-    """The signals of one question over a scope, as they come, and what they are together."""
+    """The signals of one question over a scope, added one after the other, and their fusion."""
 
     def __init__(self, scope: Scope, question: Question, mixed: Mixture, restore: RestoreConfig, now: float) -> None:
         self.scope, self.question = scope, question
@@ -115,7 +118,7 @@ class _Fusion:
         self._total: Floats | None = None
 
     def add(self, name: str, scores: Floats, unit: float | None = None) -> None:
-        """scores: (n,); they take the place of those that the signal had"""
+        """Add a signal, or replace its scores. scores: (n,); unit: what its weight is multiplied by; None: as before"""
         self.signals[name], self._total = scores, None
         if unit is not None:
             self.units[name] = unit
@@ -157,7 +160,8 @@ def _said_by(fusion: _Fusion) -> None:
 
 
 def _over_all(fusion: _Fusion, meaning: Meaning | None) -> None:
-    """What vectors say of all passages, or words in their place; and who speaks among the best of these."""
+    """Add the signal `vector`, or let words count for more where there are no vectors. Then `speaker` anew, which looks
+    at the best by all other signals."""
     fusion.signals.pop("speaker", None)
     if meaning is None:
         fusion.add("bm25", fusion.signals["bm25"], ALONE)
@@ -185,7 +189,8 @@ def sureness(scope: Scope, question: Question, total: Floats) -> float:
 
 
 def _is_held(fusion: _Fusion, ask: "Ask") -> bool:
-    """Does the client show the best passage itself? A summary of what was lost has the words of every question."""
+    """Does the client itself show the best passage? Then words prove little: it may be a summary of what was lost,
+    which has the words of every question."""
     first = fusion.scope.passages[int(best(fusion.total, 1)[0])]
     return first.passage.id not in ask.shown and first.flat in ask.present
 
@@ -193,10 +198,11 @@ def _is_held(fusion: _Fusion, ask: "Ask") -> bool:
 def _in_other_words(
     fusion: _Fusion, dense: Dense, meaning: Meaning | None, ask: "Ask", *, skip: bool, reorders: bool
 ) -> Matched | None:
-    """What vectors say; without them, what a table of single words does, the model's or else the shipped one. Returns
-    what the shipped one says, where it was asked.
+    """Add what vectors say; without them, `alike`: what a table of single words says, that of the embedder or else the
+    shipped one. Returns what the shipped table says, None where it was not asked.
 
-    skip: words were sure enough; reorders: the light reranker comes after this, and reads what the shipped table says
+    skip:     words were sure enough, so that no vectors were wanted
+    reorders: the light reranker comes next, and reads what the shipped table says
     """
     alone = meaning is None and fusion.wants("alike")
     told = _by_table(fusion, dense, ask) if alone and not reorders and dense.by_word else None
@@ -212,7 +218,7 @@ def _in_other_words(
 
 
 def _word_by_word(fusion: _Fusion, dense: Dense, meaning: Meaning | None, ask: "Ask") -> Matched | None:
-    """The signal `late`, which is also returned; None: it is not wanted, or there is nothing to compare."""
+    """Add the signal `late`, and return it; None: it is not wanted, or there is nothing to compare."""
     if meaning is None or meaning.asked is None or not fusion.wants("late") or ask.late():
         return None
     matched = _late(fusion.scope, dense, meaning.asked, fusion.total, ask)
@@ -222,7 +228,7 @@ def _word_by_word(fusion: _Fusion, dense: Dense, meaning: Meaning | None, ask: "
 
 
 def _match(fusion: _Fusion, name: str, matched: Matched) -> None:
-    """What matches word by word, and what that says of whole sessions."""
+    """Add a signal of words that were compared one by one, and what it says of whole sessions."""
     fusion.add(name, matched.flowed, matched.unit)
     if "session" in fusion.signals:
         in_full = _session_in_full(fusion.scope, fusion.signals["session"], matched.flowed)
@@ -230,7 +236,8 @@ def _match(fusion: _Fusion, name: str, matched: Matched) -> None:
 
 
 def _over_the_best(fusion: _Fusion, now: float) -> None:
-    """The signals that look at the best so far, each at the ranking that the one before has left."""
+    """Add the signals that only look at the best passages so far: `days`, then `form`, at the ranking that `days`
+    left."""
     rows = among_best(fusion.total, FORM_POOL)
     if fusion.wants("days") and (near := _days(fusion, rows, now)) is not None:
         fusion.add("days", near, spread(near))
@@ -241,12 +248,12 @@ def _over_the_best(fusion: _Fusion, now: float) -> None:
 
 
 def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
-    """The same with what flows in from neighbouring messages."""
+    """(n,) `scores` with what flows in from neighbouring messages."""
     return smooth(scores, scope.places, shares=shares, openness=scope.openness)
 
 
 def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -> Matched | None:
-    """The best by everything else, word by word; None: nothing to compare."""
+    """The best passages by `total`, compared with the question word by word; None: nothing to compare."""
     rows = among_best(total, LATE_POOL)
     found = dense.late(scope, asked, rows.tolist(), ask)
     if found is None:
@@ -259,7 +266,8 @@ def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -
 
 
 def _by_table(fusion: _Fusion, dense: Dense, ask: "Ask") -> Matched | None:
-    """The same with each word of the question as the model has it by itself; nothing is embedded for it."""
+    """As _late(), with the vector that the embedder has of each word of the question by itself: no question is
+    embedded. None where there is nothing to compare."""
     asked = None if ask.late() else by_themselves(fusion.question.subject)
     found = _late(fusion.scope, dense, asked, fusion.total, ask) if asked is not None else None
     return None if found is None else replace(found, unit=BY_TABLE * found.unit)
@@ -276,7 +284,8 @@ def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats, unread
 
 
 def _alike(fusion: _Fusion) -> Matched | None:
-    """The best by everything so far, word by word, by the shipped table; None: there is none."""
+    """The best passages so far, compared with the question word by word by the shipped table; None: there is no
+    table."""
     scope, rows = fusion.scope, among_best(fusion.total, ALIKE_POOL)
     found = alike(scope, fusion.question, rows)
     if found is None:
@@ -290,7 +299,7 @@ def _alike(fusion: _Fusion) -> Matched | None:
 
 
 def _unit(flowed: Floats, rows: Ints) -> float:
-    """How wide scores spread over all, for their spread at `rows`."""
+    """How wide `flowed` spreads over all passages, as a multiple of its spread at `rows`."""
     known = spread(flowed[rows])
     return spread(flowed) / known if known > 1e-9 else 1.0
 
@@ -305,7 +314,7 @@ def _session(scope: Scope, lexical: Floats) -> Floats:
 
 
 def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
-    """(n,) the same with how well the best of the session matches word by word; both as z-scores."""
+    """(n,) `by_words` together with how well the best passage of the session matches word by word; both as z-scores."""
     numbers = scope.session_numbers
     peaks = np.zeros(int(numbers.max()) + 1)
     np.maximum.at(peaks, numbers, matches)
@@ -325,8 +334,8 @@ def _days(fusion: _Fusion, rows: Ints, now: float) -> Floats | None:
 
 
 def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
-    """(n,) 1 for what was said by the one that the question is about; 0 beyond the POOL best by everything else.
-    And what that is worth."""
+    """(n,) 1 for what was said by the speaker that the question asks for, else 0; 0 also beyond the POOL best by all
+    other signals. And how many times as much this counts."""
     scope, question = fusion.scope, fusion.question
     kind = query_type(question.text)
     own = question.personal or kind == "single-session-preference"
@@ -343,7 +352,8 @@ def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
 
 
 def _form(fusion: _Fusion, rows: Ints) -> Floats:
-    """(n,) how well its form fits an answer; for all but `rows`, the worst there is."""
+    """(n,) how well the form of each passage fits an answer; for all but those at `rows` the lowest value among
+    these."""
     scope = fusion.scope
     told = scope.passages.told(rows)
     people = all(voice.speaker in ("user", CLIENT) for voice in told.voices.values) and _named(told.voices)

@@ -22,8 +22,8 @@ from lantern_proxy.restore.compared import CHANGE_STEMS, CUE, OWN, UNITS, Compar
 from lantern_proxy.restore.cover import never
 
 MOST_CHARS, HELD_CHARS, MOST_RIVALS, MOST_ALIKE = 400, 6_000, 400, 40
-"""Of a sentence that is read; of the question; of the earlier statements that one is compared with, the newest; and of
-those that read alike, or that one replaces."""
+"""Most characters of a sentence that is read, and of the question. Most earlier statements that one is compared with,
+the newest, and most of these that read alike or that one statement replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,10 @@ class Newer(NamedTuple):
     turn: int
     """0: the request itself."""
     statement: int
-    """Its index."""
+    """Index of the newer statement."""
     whole: bool
-    """It has all of the older statement but the value that changed. Else that one says more, and holds in part."""
+    """The newer has all of the older statement but the value that changed. Else the older says more, and still holds in
+    part."""
 
 
 def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never) -> dict[int, Newer]:
@@ -72,14 +73,15 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
 
 
 def _newest(newer: Newer, replaced: Mapping[int, Newer]) -> Newer:
-    """What replaced the newer statement whole since then, if anything did."""
+    """The last in a chain of statements that replaced each other whole, from `newer` on."""
     while (later := replaced.get(newer.statement)) and later.whole:
         newer = later._replace(whole=newer.whole)
     return newer
 
 
 class _About:
-    """Statements by their stems and values. They wait until one that tells of a change asks for them."""
+    """Finds earlier statements by their stems and values. They are indexed when the first that tells of a change
+    asks."""
 
     def __init__(self, read: Mapping[int, Compared]) -> None:
         self._read = read
@@ -90,7 +92,7 @@ class _About:
         self._waiting.append(i)
 
     def like(self, now: Compared) -> Iterable[int]:
-        """Those that share a stem or a value with `now`."""
+        """Earlier statements that share a stem or a value with `now`, at most MOST_RIVALS."""
         for i in self._waiting:
             each = self._read[i]
             for stem in (*each.words, *each.every) if each.values else ():
@@ -101,7 +103,7 @@ class _About:
 
 
 def _rivals(now: Compared, about: _About, frames: Mapping[tuple[str, ...], list[int]]) -> Iterable[int]:
-    """Earlier statements that it may replace."""
+    """Earlier statements that `now` may replace."""
     if not now.values:
         return ()
     if now.says_so or now.ended:
@@ -111,7 +113,7 @@ def _rivals(now: Compared, about: _About, frames: Mapping[tuple[str, ...], list[
 
 
 def _replaces(now: Compared, old: Compared) -> bool:
-    """Is the newer about the same, with another value, or with none since it is over?"""
+    """Is `now` about the same as `old`, with another value, or without one since it says that something is over?"""
     if now.ended and now.every <= old.every:
         over = now.words - CHANGE_STEMS
         return over <= old.words and (bool(over) or now.every == old.every)
@@ -126,7 +128,8 @@ def _replaces(now: Compared, old: Compared) -> bool:
 
 
 def _changes(now: Compared, new: Value, old: Compared, gone: AbstractSet[str]) -> bool:
-    """Does this value of the newer stand for one of the older?"""
+    """Does `new`, a value of the newer statement, take the place of a value of the older? gone: values only the older
+    has"""
     if not new.head <= old.has_words:
         return False
     if any(_names(now, new, before) for before in old.told):
@@ -136,7 +139,8 @@ def _changes(now: Compared, new: Value, old: Compared, gone: AbstractSet[str]) -
 
 
 def _names(now: Compared, new: Value, old: Value) -> bool:
-    """Does the newer sentence name the old value as one that `new` stands for, and not as the name of a record?"""
+    """Does the newer statement name the old value, as the one that `new` takes the place of ("9443 instead of 8080"),
+    and not as the name of a record?"""
     named = next((each for each in now.told if old.text in (each.text, *each.text.split())), None)
     if named is None or named == new:
         return False
@@ -145,7 +149,8 @@ def _names(now: Compared, new: Value, old: Value) -> bool:
 
 
 def _stands_for(new: Value, old: Value) -> bool:
-    """Are they of one sort and unit, at the end of their clause or counts of the same, and no names of records?"""
+    """Can `new` take the place of `old` where no word names `old`: are both of one sort and unit, at the end of their
+    clause or counts of the same thing, and no names of records?"""
     goes_on = old.tail if new.sort == "name" or old.before else new.tail and old.tail
     if (new.sort, new.unit, new.tail) != (old.sort, old.unit, goes_on):
         return False
@@ -158,7 +163,7 @@ def _stands_for(new: Value, old: Value) -> bool:
 
 
 def _is_whole(now: Compared, old: Compared) -> bool:
-    """Has the newer all of the older but the value that changed? Then nothing is lost without that."""
+    """Has the newer statement all of the older but the value that changed? Then nothing is lost with the older."""
     gone, come = old.every - now.has, now.every - old.has
     changed = [before for before in old.told if before.text in gone]
     values = [new for new in now.told if new.text in come]
@@ -167,18 +172,18 @@ def _is_whole(now: Compared, old: Compared) -> bool:
 
 
 class Changes:
-    """What of an older text a newer one may say otherwise, whether or not it has a sign of a change."""
+    """An older text, for newer ones that may say otherwise, with or without a word that tells of a change."""
 
     def __init__(self, old: str) -> None:
         self._old = compared(old)
 
     def has_other(self, new: str) -> bool:
-        """Has it a value that the older text has not, of a sort of which that has another?"""
+        """Has `new` a value that the older text lacks, of a sort of which the older text has another one?"""
         later, before = compared(new).values, self._old.values
         return any(later[sort] - before[sort] for sort in later.keys() & before.keys())
 
     def is_named(self, new: str) -> bool:
-        """Does it name a value of the older text?"""
+        """Does `new` name a value of the older text?"""
         return not compared(new).every.isdisjoint(self._old.every)
 
 
