@@ -30,7 +30,7 @@ def session_row(session: Session, said: Said) -> SessionRow:
 
 
 def unkept_row(session: Session) -> SessionRow:
-    """That there was a session, without a word of it."""
+    """The row of a session of which no word may be kept."""
     return SessionRow(
         id=session.id, api=session.api, family=session.family, parent=session.parent, created_at=session.created_at,
         last_seen_at=session.last_seen_at,

@@ -168,7 +168,8 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
 
 
 def _likeliest(known: Known, mains: Sequence[Session], request: Request) -> Session:
-    """Of the conversations of one id that with which a request goes on, or of which it shows most, or speaks."""
+    """Of the conversations of one id the likeliest: the one that the request continues, else the one of which it shows
+    most messages, else the one of which it speaks, else the last."""
     if len(mains) == 1:
         return mains[0]
     before = continued(known, request)
@@ -207,7 +208,7 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
 
 
 def _is_same_answer(shown: Message, answer: Message) -> bool:
-    """The same words, or a reference to what the upstream has of them."""
+    """Is what is shown the answer, in its words or as a reference to what the upstream holds?"""
     ids = {value for i in answer.items for value in i.ids}
     return shown.print == answer.print or any(value in ids for i in shown.items for value in i.ids)
 
@@ -222,7 +223,7 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    """By what it says alone, unless that may be another conversation's as well."""
+    """Where the request belongs by its content alone; None where that may be another conversation's as well."""
     found = _by_head_or_evidence(known, request, weak, now)
     if found is None or (found.session and not found.side and is_contested(known, found.session, request, weak)):
         return None

@@ -28,16 +28,16 @@ from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _WORDS = 6
-"""Of fewer words half may be the same in any two answers."""
+"""Two texts are versions of one answer only if they share so many words: of fewer, half may be the same by chance."""
 _REPEATED = 64
-"""What stands in a request more often than that proves no more."""
+"""So often an item counts that stands in a request again and again; beyond, it proves no more."""
 _ID_WEIGHT, _ANSWER_WEIGHT = 5.0, 3.0
-"""What an id that the upstream minted counts, and an answer."""
+"""How much an id that the upstream minted counts for a session, and how much an answer."""
 _LEAST = 1.0
-"""What speaks for a session at least: one text of its user."""
+"""How much has to count for a session at least: as much as one text that only its user said."""
 _SHORT_WEIGHT = 0.5
-"""What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation. A text of
-the user that is no longer counts half, too: "Go on." is said in many."""
+"""How much an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation. A text
+of the user that is as short counts half: "Go on." is said in many."""
 
 
 def continued(known: Known, request: Request) -> Session | None:
@@ -56,8 +56,12 @@ def continued(known: Known, request: Request) -> Session | None:
 
 
 def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
-    """Of those that a request goes on with as well: the same person's, whose ids it shows, under this very prompt, seen
-    last. None: what they show no more is not the same, and may be several people's; some apps name all the same."""
+    """Of sessions that the request continues equally well the likeliest: no side session, of the same person, with most
+    of the request's ids, under its system prompt, and of those the one seen last.
+
+    None where the best do not hold the same messages: what the request shows no more of may be several people's, since
+    some apps name all of them alike.
+    """
     if len(sessions) == 1:
         return sessions[0]
     ranks = {s.id: (not s.side, not is_others(s, request), held_ids(known, s, request)) for s in sessions}
@@ -152,17 +156,20 @@ def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
 
 
 def _is_version(made: Iterable[Item], shown: Iterable[Item]) -> bool:
-    """Is half of what is shown the end of what was produced, or are half of its words?"""
+    """Is the answer that is shown a version of the one that was made: is half of it the end of that, or are half of its
+    words in that?"""
     a, b = ("\n".join([plain(i.text) for i in items if i.kind == "text"]) for items in (made, shown))
     words, found = (set(_WORD.findall(text.lower())) for text in (a, b))
     return 2 * shared_front(a[::-1], b[::-1]) >= len(b) > 0 or 2 * len(words & found) >= len(found) >= _WORDS
 
 
 def _answer_behind(request: Request, at: int) -> list[Item]:
+    """The items of the answer that the request shows right behind message `at`."""
     return list(items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])))
 
 
 def _answer_of(session: Session) -> list[Item]:
+    """The items of the session's last answer."""
     return [i for e in session.head[len(before_answer(session)) :] for i in e.message.items]
 
 
@@ -172,8 +179,10 @@ def _is_twin(known: Known, session: Session) -> bool:
 
 
 def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
-    """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents. And is
-    that sure: more than one text of its user, or that it may be several people's?"""
+    """The session that most speaks for, and whether that is sure.
+
+    It is sure where more than one text of a user speaks for the session. (None, True): it may be several people's, so
+    it must not be guessed. What a side call holds counts for its conversation, unless a sub-agent made it."""
     points = _points(known, request)
     alive = [known.sessions[sid] for sid in points]
     session = _most_likely(known, alive, points, request, weak)
@@ -193,7 +202,7 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
 
 
 def _points(known: Known, request: Request) -> dict[str, float]:
-    """Session -> what speaks for it: ids, answers that it got, texts that only its user said."""
+    """Session id -> how much speaks for the session: ids, answers that it got, texts that only its user said."""
     answered, asked = defaultdict[str, float](float), defaultdict[str, float](float)
     texts, times = defaultdict[str, set[bytes]](set), Counter[bytes]()
     for i in items_of(request.messages):
@@ -225,8 +234,8 @@ def _points(known: Known, request: Request) -> dict[str, float]:
 def _most_likely(
     known: Known, alive: Iterable[Session], points: Mapping[str, float], request: Request, weak: Collection[str]
 ) -> Session | None:
-    """The one that ends in what is shown, and of those the one with most points; of two that say the same, the one that
-    began like this. None where too little speaks for all of them."""
+    """The session that ends in what the request shows, and of several the one with most points; of equal ones that
+    which began like the request. None where less than _LEAST speaks for each of them."""
     prints = {i.print for i in items_of(request.messages)}
     shown, asked = shown_and_asked(request)
 
@@ -238,17 +247,20 @@ def _most_likely(
 
 
 def _theirs(known: Known, request: Request, holders: Collection[str]) -> Collection[str]:
-    """Without the sessions of other people, where clients name those."""
+    """`holders` without the sessions of other people, where clients name people."""
     if not request.person:
         return holders
     return [sid for sid in holders if not is_anothers(known.sessions[sid], request)]
 
 
 def _is_asked_again(known: Known, session: Session, request: Request, asked: set[bytes]) -> bool:
-    """Where nothing of its model stands in a request: do its user's texts alone make it the session's?
+    """Nothing that the session's model said stands in the request: do the texts of its user alone make it the
+    session's?
 
-    Many ask one question. Two texts are a client that keeps what its user said, one is the question that got no
-    answer, or a summary that another question follows. Under another system prompt they are another's.
+    One text may be asked by many: it counts only where it still waits for an answer, or the request begins like the
+    session. Two texts count: their client keeps what its user said. None count under another system prompt.
+
+    asked: fingerprints of texts in the request that only this session's user said
     """
     if not asked or not shows_system_of(session, request):
         return False
@@ -262,7 +274,7 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
 
 
 def _parted(asked: set[bytes], messages: Iterable[Message]) -> set[frozenset[bytes]]:
-    """Which of the texts `asked` stand in one message each. A text that is said again is the same one."""
+    """For each message that holds some of the texts `asked`: which. Equal sets count once."""
     return {frozenset(held) for m in messages if (held := asked.intersection(i.print for i in m.items))}
 
 

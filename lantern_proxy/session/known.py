@@ -13,18 +13,19 @@ from lantern_proxy.history.text import shared_front, terms
 from lantern_proxy.turn import Item
 
 Trace = tuple[dict[Any, set[str]], str | bytes]
-"""An index, and what it is asked for."""
+"""One of the indexes of `Known`, and a key under which it names a session."""
 
 PROBE_CHARS = starts.CHARS
-"""Shortest text that is looked for within other texts, and how much of its beginning finds it."""
+"""Only texts of so many characters are looked for within other texts; they are found by as many from their
+beginning."""
 QUOTED_CHARS = 20_000
-"""How much of a text is searched for others within it."""
+"""Characters from the beginning of a text that are searched for other texts."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
-"""Of how many texts of a session, and of how much of each, the terms are taken."""
+"""The vocabulary of a session is taken from so many of its texts, the last, and so many characters of each."""
 NAMED_CHARS = 4_000
-"""How much of each is looked through for names."""
+"""Characters from the beginning of a text that are looked through for names."""
 CANDIDATES = 16
-"""Sessions that are looked at, the last ones, where a text leads to many."""
+"""Where a text leads to many sessions, so many of them are looked at."""
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class Known:
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
     sought: Starts = field(default_factory=Starts)
-    """What by_start holds, and some that it held, for a look at all places of a text at once."""
+    """The keys of by_start, and some that were dropped from it: finds all places of a text where one of them begins."""
     traces: defaultdict[str, list[Trace]] = field(default_factory=lambda: defaultdict(list))
     """session -> where by_id, by_answer and by_user name it"""
     starts: defaultdict[str, list[Trace]] = field(default_factory=lambda: defaultdict(list))
@@ -68,11 +69,11 @@ class Known:
     sizes: Counter[str] = field(default_factory=Counter)
     """session -> bytes that it takes in memory, about"""
     size_bytes: int = 0
-    """All of them together."""
+    """Sum of `sizes`."""
     changes: int = 0
-    """Counts what was remembered and forgotten: what link() said holds until the next one."""
+    """How often something was remembered or forgotten: what link() said holds until this changes."""
     tell_several: dict[str, bool] = field(default_factory=dict)
-    """text -> does it hold what side calls made of several sessions? Until the next change, too."""
+    """text -> does it hold what side calls made of several sessions? Holds until `changes` changes, too."""
 
 
 def main_of(session: Session) -> str:
@@ -86,59 +87,62 @@ def is_named(known: Known, value: str) -> bool:
 
 
 def is_said_once(known: Known, text: str) -> bool:
-    """Did exactly one session say or hear this text, however short? script.is_own() asks an index of long ones."""
+    """Was this text, however short, said in exactly one session? For long texts script.is_own() asks an index."""
     return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
 
 
 def named(known: Known, id: str) -> list[str]:
-    """Sessions that an id of their client names. An archive has several ids of one among the names of its answers."""
+    """Ids of the sessions that `id`, an id of their client, names. After a restart by_id has such ids, too, since the
+    archive keeps them together with those of answers."""
     family = known.by_family.get(id, [])
     return [*sorted(known.by_id.get(id, set()).difference(family)), *family]
 
 
 def ids_of(i: Item) -> list[str]:
-    """Under what by_id may have an item: as its upstream named it, or as its client claims."""
+    """The keys under which by_id may have an item: ids that its upstream minted, and claims_of() it."""
     return [*i.ids, *claims_of(i)]
 
 
 def claims_of(i: Item) -> list[str]:
-    """The ids of a result with its words: an id that no upstream was seen to mint may be the same for all that its
-    client looks up for them, and what came of it is not."""
+    """Keys of a result of a tool, each made of an id and of the result's words. An id that no upstream was seen to mint
+    may come from the client, which may use the same one for everybody; the result is not the same for everybody."""
     return [f"{value} {i.print.hex()}" for value in i.ids] if i.kind == "result" else []
 
 
 def side_id(parent: str, agent: str = "") -> str:
-    """Of the session that all side calls of a conversation are filed under, or those of one of its agents."""
+    """Id of the session under which all side calls of a conversation are filed, or those of one of its sub-agents."""
     return f"{parent}.{agent or 'side'}"
 
 
 def side_of(known: Known, session: Session) -> Session | None:
-    """Under which the side calls of a session are filed."""
+    """The session under which the side calls of `session` are filed; None when there were none."""
     return known.sessions.get(side_id(session.id))
 
 
 def holder_of(session: Session) -> str:
-    """For whom it counts that a session holds a thing: a sub-agent for itself, other side sessions for the main one."""
+    """Id of the session for which it counts that `session` holds something: a sub-agent's holds it for itself, another
+    side session for the conversation that it belongs to."""
     return session.id if session.agent else main_of(session)
 
 
 def holders_of(known: Known, sids: Iterable[str]) -> set[str]:
-    """The same of several."""
+    """holder_of() each of some sessions."""
     return {holder_of(known.sessions[sid]) for sid in sids}
 
 
 def receivers_of(known: Known, items: Iterable[Item]) -> set[str]:
-    """Sessions that got one of these in an answer."""
+    """Ids of the sessions that got one of these items in an answer."""
     return {sid for i in items for sid in known.by_answer.get(i.print, ())}
 
 
 def heard(known: Known, print: bytes) -> set[str]:
-    """Sessions in which an upstream or a user said a text."""
+    """Ids of the sessions in which an upstream or a user said a text. print: its fingerprint"""
     return known.by_answer.get(print, set()) | known.by_user.get(print, set())
 
 
 def quoted(known: Known, texts: Sequence[str]) -> list[str]:
-    """Main sessions whose texts may stand within `texts`, most of them first. Only beginnings are compared."""
+    """Ids of main sessions whose texts may stand within `texts`, that of which most do first. Only the beginnings of
+    their texts are looked for."""
     hits: defaultdict[str, int] = defaultdict(int)
     if known.sought.room <= 0:
         known.sought = Starts(known.by_start)
@@ -151,7 +155,7 @@ def quoted(known: Known, texts: Sequence[str]) -> list[str]:
 
 
 def searched(texts: Sequence[str]) -> Sequence[str]:
-    """Those of `texts` in which `quoted` need look: of a long history the first and the last."""
+    """Those of `texts` that quoted() has to search: of a long history the first and the last ones do."""
     return texts if len(texts) <= 12 else (*texts[:8], *texts[-4:])
 
 

@@ -1,4 +1,5 @@
-"""Do texts of two speakers of a session stand together in one text? Then it was pasted into that, for a side call."""
+"""Do texts of two speakers of a session stand together in one text? Then a client pasted them there, for a side
+call."""
 
 import re
 from bisect import bisect_right
@@ -10,33 +11,33 @@ from lantern_proxy.history.text import shared_front
 from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS
 
 PROBE_TEXT_CHARS = 400
-"""How much of a text is looked for, where its beginning was found."""
+"""Characters of a text that are looked for where its beginning was found."""
 _LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
-"""What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
+"""What some clients write in front of a message, and leave out where they paste that: "[Mon 11:30 UTC] "."""
 _NAME = re.compile(r"[^\w\s]{0,8}\s?\w{1,30}[:>\]]{1,8}[*\s]{0,8}")
-"""In front of a line of a transcript: "USER: ", "<user>", "**User:** ", "## User:"."""
+"""The speaker's name in front of a line of a transcript: "USER: ", "<user>", "**User:** ", "## User:"."""
 _NEXT_NAME = re.compile(rf"\s{{0,8}}{_NAME.pattern}")
 _NAMED = re.compile(rf"(?:^|\s|>){_NAME.pattern}$")
 """A name, right in front of what is said."""
 _BETWEEN_CHARS = 80
-"""No more stands between two answers that were pasted than what was said to get the second one, and two names."""
+"""Most characters between two pasted answers: what was said to get the second one, and two names."""
 _MOST_LOOKS = 60_000
-"""At so many places of a request at most a text is looked for that begins like those there."""
+"""Most comparisons of a text with a place of a request where it may stand, for all texts of a session together."""
 
 
 class _Pieces:
-    """Beginnings of texts, PROBE_TEXT_CHARS at most of each."""
+    """Texts that begin alike, each cut to PROBE_TEXT_CHARS: which of them stands at a place?"""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.texts = sorted(texts)
         first, last = self.texts[0], self.texts[-1]
         self.front = first[: shared_front(first, last)]
-        """What all begin with."""
+        """The beginning that all have in common."""
 
     def longest_here(self, text: str, looks: Iterator[int]) -> int:
-        """How long the longest of them is with which `text` begins; 0: with none. looks: those that are left
+        """Length of the longest piece with which `text` begins; 0: none. looks: one is taken for each comparison
 
-        In their order it stands in front of `text`, as do all that share more with it.
+        Sorted, a piece with which `text` begins stands in front of it, and nearer than pieces that share less with it.
         """
         n = bisect_right(self.texts, text)
         while n and next(looks, None) is not None:
@@ -62,8 +63,7 @@ def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool =
 
 
 def is_told(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
-    """Do the two texts of one of some exchanges stand one behind the other in one of `texts`, each behind a name, be
-    they as short as they may?"""
+    """Do both texts of an exchange, however short, stand one behind the other in one of `texts`, each behind a name?"""
     return any(_is_told(asked, answer, text) for text in texts for asked, answer in exchanges)
 
 
@@ -77,7 +77,7 @@ def _is_told(asked: str, answer: str, text: str) -> bool:
 
 
 def _short(said: Mapping[str, str]) -> dict[str, set[str]]:
-    """Who -> texts too short to be looked for by themselves, a nod perhaps."""
+    """Who -> their texts that are too short to be looked for by themselves, such as a nod."""
     found: dict[str, set[str]] = {}
     for text, who in said.items():
         if who != "side" and 0 < len(text) < PROBE_CHARS:
@@ -86,7 +86,7 @@ def _short(said: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, _Pieces]]:
-    """Beginning of texts -> who -> more of each that begins so. Each once: many have one template."""
+    """Beginning of PROBE_CHARS -> who -> the different texts of theirs that begin so: many are made by one template."""
     found: dict[str, dict[str, set[str]]] = {}
     for text, who in said:
         if who != "side":
@@ -102,9 +102,12 @@ def _speakers(
     pieces: Mapping[str, Mapping[str, _Pieces]], text: str, looks: Iterator[int], starts: Starts,
     short: Mapping[str, Collection[str]],
 ) -> set[str]:  # fmt: skip
-    """Who said what stands in `text`, within what no other said: a title repeats words of what it stands for.
+    """Whose words stand in `text`. What lies within a longer stretch of another speaker's words does not count: a title
+    repeats words of what it stands for.
 
-    pieces: see _by_start; starts: those of them; short: see _short, counts only between two pieces
+    pieces: see _by_start(); starts: see _starts_of() them
+    looks:  see _Pieces.longest_here()
+    short:  see _short(); these only count between two pieces
     """
     searched = text[:QUOTED_CHARS]
     found = [
@@ -125,7 +128,7 @@ def _speakers(
 
 
 def _places(start: str, text: str) -> Iterator[int]:
-    """Where `start` stands in `text`, not within a word."""
+    """The places at which `start` stands in `text`, but for those within a word."""
     at = text.find(start)
     while at >= 0:
         if not text[at - 1 : at].isalnum():

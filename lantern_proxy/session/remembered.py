@@ -22,28 +22,31 @@ from lantern_proxy.session.known import NAMED_CHARS, PROBE_CHARS, Known, Trace, 
 from lantern_proxy.turn import Item, Message, is_random, plain
 
 _SAID = 2_000
-"""Texts remembered of one session, to find them within other texts."""
+"""Most texts that are remembered of one session, to find them within other texts."""
 _SAID_CHARS = 4_000_000
-"""Characters of them."""
+"""Most characters of these texts."""
 SIZE, MOST_BYTES = 512, 64 << 20
-"""Sessions kept in memory for one tenant, and what they take; older ones are found again in the archive."""
+"""Most sessions in memory for one tenant, and most bytes that they take; others are found again in the archive."""
 _SPARE = 16
-"""Room is made for a sixteenth at once: to look through all that finds them costs as much for one as for many."""
+"""When room is made, one in so many sessions is let go of at once: to look through the indexes costs as much for one
+session as for many."""
 _MESSAGE_BYTES, _COPIES = 1_500, 3
-"""What a message takes in memory besides its text, and how often its text is there: as sent, as read, as compared."""
+"""Bytes that a message takes in memory besides its text, and how many copies of its text there are: as it was sent,
+read and compared."""
 _GONE_BYTES = 400
-"""What is left of a message that its client shows no more: its key, and what finds the session by it."""
+"""Bytes that remain of a message that its client no longer shows: its key, and what finds the session by it."""
 _ARGUMENTS = _LINES = 200
-"""Of each remembered of one session, the last ones."""
+"""Most long arguments of calls, and most lines, that are remembered of one session: the last ones."""
 _FEW = 16
-"""So many new messages are looked at one by one."""
+"""Up to so many new messages are indexed without a look whether the session holds them elsewhere."""
 
 
 def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"", family: str = "") -> None:
     """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room.
 
-    ids: that its upstream gave it, but for those of messages
-    asked: chain hash of its head without the answer, where it has one; family: another id that its client goes on under
+    ids:    of its upstream, but for those of messages
+    asked:  chain hash of the head without its answer, if it has one
+    family: another id under which its client goes on
     """
     _change(known)
     before = known.sessions.get(session.id)
@@ -78,7 +81,8 @@ def _change(known: Known) -> None:
 
 
 def _take_up(known: Known, session: Session) -> None:
-    """What a side call suggested is the user's once they say it; a summary stands in front of what they say."""
+    """A text that a side call suggested counts as the user's once it is the last that they say. A summary is not: it
+    stands in front of what they say."""
     if session.head and not session.side and (last := session.head[-1]).message.role == "user":
         said, text = known.said[session.id], plain(last.message.text)
         if said.get(text) == "side":
@@ -88,8 +92,10 @@ def _take_up(known: Known, session: Session) -> None:
 def _ends_of(
     session: Session, asked: bytes, whole: Message | None
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:  # fmt: skip
-    """Under which chain hashes by_head and by_asked have it: also under those of `whole`, the last answer in one
-    message with the beginning that its client had written."""
+    """The chain hashes under which by_head and by_asked have the session.
+
+    whole: the last answer joined to the beginning that its client had written, if it had: both forms may come again
+    """
     if whole is None:
         return (session.chain,), (asked or session.chain,)
     before = chain_of(session.head[:-2])
@@ -97,7 +103,8 @@ def _ends_of(
 
 
 def _make_room(known: Known) -> None:
-    """Let go of those seen longest ago, but for the last one and those that wait for an answer, which is filed then."""
+    """Let go of the sessions seen longest ago, but for the last one, and for those that wait for an answer, which has
+    to be filed in them."""
     gone: list[str] = []
     held = known.size_bytes
     many, much = len(known.sessions) - SIZE + SIZE // _SPARE, MOST_BYTES - MOST_BYTES // _SPARE
@@ -111,7 +118,7 @@ def _make_room(known: Known) -> None:
 
 
 def _unindexed(before: Sequence[Entry], now: Sequence[Entry]) -> list[Entry]:
-    """Messages that are new, or known in another dress."""
+    """The entries of `now` that `before` has not, or has in another dress."""
     found = [now[at] for at in changed(before, now) if _dress(now[at]) != _dress(before[at])] + [*now[len(before) :]]
     if len(found) <= _FEW:
         return found
@@ -124,8 +131,8 @@ def _dress(entry: Entry) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _size_of(known: Known, session: Session) -> int:
-    """Of its head and those of its branches, and what is remembered of messages that left them: their names, and texts
-    that may be quoted."""
+    """Bytes that a session takes in memory, about: its head and those of its branches, and what is remembered of
+    messages that are no longer in these, their names and texts that may be quoted."""
     held = {id(e): e for state in (session, *session.forks) for e in state.head}
     gone = max(0, len(session.keys) - len(held))
     return sum(map(_size_of_entry, held.values())) + _GONE_BYTES * gone + known.said_chars[session.id]
@@ -163,7 +170,7 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
 
 
 def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
-    """One of the upstream: a text, a call, a compaction item."""
+    """Let an item that the upstream produced (a text, a call, a compaction item) find its session."""
     if session.side and i.kind != "compaction":  # a summary may be a part of an answer
         for text in map(plain, parts_of(i.text)):
             if len(text) >= SUMMARY_CHARS:
@@ -205,7 +212,8 @@ def _say(known: Known, main: str, text: str, who: str) -> None:
 
 
 def _keep_line(known: Known, main: str, text: str) -> None:
-    """Of several rows the first one, too: orders may stand behind what was said."""
+    """Remember what a user says as a line, where a session's texts are read line by line. Of a text of several lines
+    its first line, too: orders may stand behind what was said."""
     said = line_of(text) or (text if main in known.lines else "")
     for line in dict.fromkeys((plain(said), plain(said.partition("\n")[0]))):
         if len(line) >= PROBE_CHARS:
@@ -227,7 +235,8 @@ def _pass(known: Known, main: str, call: Item) -> None:
 def _end(
     index: dict[bytes, list[str]], ends: dict[str, tuple[bytes, ...]], sid: str, chains: tuple[bytes, ...]
 ) -> None:
-    """Let `index` name a session for `chains` instead of what it named it for; none: not at all."""
+    """Let `index` name a session under `chains` and under nothing else; () for nothing at all. ends: session -> chains
+    under which the index names it"""
     for before in ends.pop(sid, ()):
         index[before].remove(sid)
         if not index[before]:

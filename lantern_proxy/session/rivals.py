@@ -41,7 +41,7 @@ from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import Message, Request, plain
 
 FIRST = 8
-"""Messages among which a summary stands."""
+"""How many messages at the beginning of a request are looked at for a summary."""
 
 
 def rivals_of(known: Known, session: Session, others: Collection[Session], request: Request) -> list[Session]:
@@ -141,7 +141,8 @@ def _is_told(known: Known, sid: str, text: str) -> bool:
 def _without_summary(
     known: Known, session: Session, shown: list[Message], asked: list[Message]
 ) -> tuple[list[Message], list[Message]]:
-    """The same without a summary of the session in front, as a client shows it that has had it made just now."""
+    """`shown` and `asked` without a summary of the session in front of them: a client that had one made shows it
+    there."""
     front = 0
     while (
         front < len(shown)
@@ -181,7 +182,8 @@ def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Me
 
 
 def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
-    """The same by the last messages, which tell it of most: many got the same answer once."""
+    """May the session end with `shown`, by its last messages alone? That is cheap, and rules out most of the many that
+    got the same answer once."""
     said = (e for e in reversed(session.head) if is_talk(e.message))
     last = next(said, None)
     if last is not None and last.message.print == shown[-1].print:
@@ -252,7 +254,7 @@ def _got(known: Known, answer: Message, request: Request) -> list[Session]:
 
 
 def _candidates(known: Known, sids: Iterable[str], request: Request) -> list[Session]:
-    """Those of sessions that a request may belong to: of its API, no side calls, nor other people's."""
+    """Those of the sessions `sids` that the request may belong to: of its API, no side sessions, nor other people's."""
     found = map(known.sessions.__getitem__, sids)
     return [s for s in found if s.api == request.api and not s.side and not is_others(s, request)]
 

@@ -11,16 +11,16 @@ from lantern_proxy.history.record import Entry, Session, before_answer
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 STANDS, ENDS = 1, 2
-"""How well what is shown fits a session: it stands there, or it is the end; 0: neither."""
+"""How well what a request shows fits a session: it stands somewhere in its head, or at its end; 0: neither."""
 
 
 def shown_and_asked(request: Request) -> tuple[list[Message], list[Message]]:
-    """What was said up to the last answer, and all of it."""
+    """What was said in a request up to its last answer, and all that was said in it."""
     return said_of(request.messages[: end_of_shown(request.messages)]), said_of(request.messages)
 
 
 def end_of_shown(messages: Sequence[Message]) -> int:
-    """Behind the last answer; 0 where nobody answered."""
+    """Index right behind the last answer; 0 where there is none."""
     at = len(messages)
     while at and messages[at - 1].role != "assistant":
         at -= 1
@@ -37,7 +37,8 @@ def said_in(head: Iterable[Entry]) -> Iterator[Message]:
 
 
 def is_talk(message: Message) -> bool:
-    """Not by a system prompt, nor a result: their clients clear those."""
+    """Does somebody say something in this message? System prompts and results of tools are left out: clients clear
+    results."""
     return message.role not in SYSTEM and any(i.kind != "result" for i in message.items)
 
 
@@ -46,13 +47,14 @@ def prints_of(messages: Iterable[Message]) -> list[bytes]:
 
 
 def in_common(some: Iterable[Message], others: Iterable[Message]) -> int:
-    """How many messages two have in common from the first on."""
+    """How many messages are the same in both, from the first on."""
     both = zip(some, others, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, both))
 
 
 def fit_of(session: Session, shown: list[Message], asked: list[Message]) -> int:
-    """ENDS: a session's head ends with `shown`, or it was asked this very thing last. STANDS: it stands there."""
+    """ENDS: a session's head ends with `shown`, or what it was asked last ends `asked`. STANDS: `shown` stands in its
+    head."""
     if not shown:
         return 0
     if is_end(session, shown, asked):
@@ -63,9 +65,10 @@ def fit_of(session: Session, shown: list[Message], asked: list[Message]) -> int:
 
 
 def is_end(session: Session, shown: Sequence[Message], asked: Sequence[Message]) -> bool:
-    """Does a head end like this? What was asked last may have come with more than its client shows of it now: within
-    it, or in front of it. And in front of an end may stand what a head begins with, where its client keeps that, or a
-    summary."""
+    """Does a session's head end with `shown`, or was it asked just what is in `asked`?
+
+    What was asked last may have come with more than its client shows of it now, within it or in front of it. In front
+    of the end may stand what the head begins with, where its client keeps that."""
     run = shared_end(session, shown)
     if run and run + in_common(shown, said_in(session.head)) >= len(shown):
         return True
@@ -79,7 +82,7 @@ def run_in(session: Session, shown: Sequence[Message]) -> int:
 
 
 def _alike_from(held: Sequence[bytes], sought: Sequence[bytes]) -> list[int]:
-    """How much of `sought` stands at each place of `held`: the Z-function, in linear time."""
+    """How many of `sought`, from the first on, stand at each place of `held`: the Z-function, in linear time."""
     joined = [*sought, b"", *held]
     runs, start, end = [0] * len(joined), 0, 0
     for at in range(1, len(joined)):
@@ -93,8 +96,8 @@ def _alike_from(held: Sequence[bytes], sought: Sequence[bytes]) -> list[int]:
 
 
 def shared_end(session: Session, shown: Sequence[Message]) -> int:
-    """How many messages a head, with documents or without, and what is shown have in common at their ends; what was
-    asked last may have come with more."""
+    """How many messages a session's head and `shown` have in common at their ends. What was asked last may have come
+    with more, and documents that came with it may be left out."""
     last = next((at for at in range(len(shown) - 1, -1, -1) if shown[at].role == "user"), -1)
 
     def is_same(at: int, a: Message, b: Message) -> bool:
@@ -108,7 +111,7 @@ def shared_end(session: Session, shown: Sequence[Message]) -> int:
 
 
 def _without_documents(back: Iterator[Message]) -> Iterator[Message]:
-    """What was said, the last first, without what a user's side said right in front of what was asked last."""
+    """The messages of `back`, the last first, without those of a user right in front of another one of a user."""
     for m in back:
         yield m
         if m.role == "user":

@@ -21,7 +21,7 @@ from lantern_proxy.session.wishes import is_summary_call, is_summary_of_rest, is
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _TOLD = 6
-"""Messages at the end of a head that are looked for in a transcript."""
+"""How many messages at the end of a head are looked for in a transcript."""
 
 
 def held_share(session: Session, request: Request) -> float:
@@ -38,6 +38,7 @@ def held_count(session: Session, request: Request) -> int:
 
 
 def _head_of(session: Session) -> list[Message]:
+    """Messages of the session's head that can be compared, without system prompts."""
     return [m for m in spoken(shown(session)) if m.print]
 
 
@@ -106,8 +107,11 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
 
 
 def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
-    """Of an import, whose form is not known: does a request show nothing of it, and say too little for a summary of it?
-    Or is something made of what it shows?"""
+    """The session was imported, so the form of its requests is not known: is this one a side call of it?
+
+    It is where it shows messages of the session and makes something else of them, or where it shows none and says too
+    little to hold a summary of it.
+    """
     if held_share(session, request):
         is_wished = is_summary_call(request, session, said) or is_wished_of_head(session, request)
         return is_wished or _is_read_over(session, request)
@@ -129,8 +133,8 @@ def _goes_on_behind_summary(known: Known, session: Session, request: Request) ->
 
 
 def _is_read_over(session: Session, request: Request) -> bool:
-    """Does a request end in an answer, and hold nothing that was not said before? Then something else is made of it
-    under its system prompt, which is another one."""
+    """Does a request, under another system prompt, end in an answer and hold nothing new? Then the prompt asks for
+    something that is made of what was said."""
     names = {i.print for e in session.head for i in e.message.items}
     said = spoken(request.messages)
     return said[-1].role == "assistant" and all(i.print in names for i in items_of(said))

@@ -21,7 +21,7 @@ _SUMMARISE = re.compile(
     r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)",
     re.I | re.S,
 )
-"""A client's instruction: "Summarize the conversation", "The session is to be compacted"."""
+"""What an instruction of a client says: "Summarize the conversation", "The session is to be compacted"."""
 _CHARS_PER_WORD = 1_500
 """A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
 _WISH = re.compile(
@@ -29,30 +29,30 @@ _WISH = re.compile(
     r"|(?:conversation|session|context|chat|history|messages|discussion).{0,80}?(?:summar|compact|condens)",
     re.I | re.S,
 )
-"""As _SUMMARISE, and in a person's words: "condense this chat", "your discussion in a summary"."""
+"""What _SUMMARISE finds, and the same in a person's words: "condense this chat", "your discussion in a summary"."""
 _WISH_CHARS = 400
-"""Where the tools of the conversation were taken away, are others, or may not be called, an instruction that opens with
-the wish needs not repeat it."""
+"""Characters at the beginning of a text in which a wish is looked for. Where the tools of the conversation were taken
+away, are others, or may not be called, a wish there is enough; else it has to be repeated, see _CHARS_PER_WORD."""
 _NO_TOOLS = re.compile(
     r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
 )
-"""That tools may not be called: "do not call any tools", "without using tools"."""
+"""Says that tools may not be called: "do not call any tools", "without using tools"."""
 _SHORTEN = re.compile(
     r"(?:summar|compress|condens|shorten).{0,80}?\btool|\btool.{0,80}?(?:summar|compress|condens|shorten)", re.I | re.S
 )
 """A task about one result: "summarize this tool output"."""
 _BY_HAND_CHARS = 400
-"""People who wish for a summary say so in fewer characters."""
+"""A wish for a summary of fewer characters may be a person's."""
 _TITLE = re.compile(
     r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
 )
 """A task to name a conversation: "a title for this chat"."""
 _TITLE_CHARS = 600
-"""Such a task stands at the beginning of its prompt."""
+"""Characters at the beginning of a prompt in which such a task is looked for."""
 _NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
-"""What somebody says in a transcript: "Human: ..."."""
+"""A line of a transcript, what is said in it as a group: "Human: ..."."""
 _CALLED = 400
-"""Names of tools that are looked for in a request."""
+"""Most names of tools that are looked for in a request."""
 
 
 def wishes_summary(text: str) -> bool:

@@ -33,9 +33,10 @@ from lantern_proxy.session.words import by_words
 from lantern_proxy.turn import SYSTEM, Request, plain
 
 _QUOTED_CHARS = 8
-"""Shorter texts stand in many others."""
+"""Only texts of so many characters prove that a session is quoted: shorter ones stand in many others."""
 _AT_ONCE_S = 15 * 60.0
-"""A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
+"""A client that had a summary made goes on with it within so many seconds. Later, a text with the session's last answer
+is rather one that people pass on."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class _Read:
 
     @cached_property
     def first(self) -> str | Whole:
-        """That of what is said, without the system's."""
+        """The first message in which somebody speaks, without system prompts."""
         return whole_of(plain(spoken(self.request.messages)[0].text))
 
 

@@ -18,17 +18,18 @@ from lantern_proxy.turn import Request, plain
 RECENT_S = 6 * 3600.0
 """How long a session stays a candidate when only words speak for it."""
 _CLAIMED_CHARS = 20_000
-"""How much of it is looked at."""
+"""Characters of a claimed history that are looked at."""
 _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 3.0
-"""A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
-this many times those of the runner-up."""
+"""A claimed history belongs to a session that has _MIN_SHARE of its terms, _MIN_TERMS of them that not all candidates
+have, and _CLEARLY times as many of these as the runner-up."""
 
 _MARK, _MARK_CHARS = re.compile(r"\d|[^\W\d_].*[/_.@]|[A-Z\u00c0-\u00de]"), 3
 """A word that names one thing: "48213377", "notes.txt", "Rosa"."""
 _NUMBERED = re.compile(r"(?<![A-Za-z])[A-Za-z]*+[0-9][A-Za-z0-9]+")
 """A number, or what is called by one, where no white space parts it from other letters."""
 _MARKS, _MIN_MARKS = 64, 2
-"""Such words that are looked for, and those that a claimed history shares with its session at least."""
+"""Most words that name one thing and are looked for, and how many of them a claimed history has to share with its
+session."""
 _LINE_NAME = re.compile(r"^[^\w\n]*(\w[^\n:]{0,30}):\s", re.M)
 
 
