@@ -34,7 +34,7 @@ class Step:
     """What one request did to its session."""
 
     session: Session
-    """As it is after the request, before the answer."""
+    """The session after the request and before its answer."""
     event: Event
     verdict: Verdict
     filed: tuple[Filed, ...]

@@ -55,25 +55,25 @@ class Verdict:
     gone: tuple[str, ...] = ()
     """Keys of messages that the head showed and the request does not."""
     abandoned: tuple[str, ...] = ()
-    """Those of them that the client took back (an edit, a rewind) instead of losing them."""
+    """Those of `gone` that the client took back (an edit, a rewind) instead of losing them."""
     anchor: int | None = None
     """Index of the message at which the loss happened: the summary, the first kept user text, the cleared result."""
     summary: int | None = None
     """Index, among the messages that were compared, of the one that holds a summary; None where none is seen."""
     asked: str = ""
-    """What waits for an answer, where it is not all of its message."""
+    """The text that waits for an answer, where it is only a part of its message; else ""."""
 
     @property
     def is_loss(self) -> bool:
         return self.event in LOSSES
 
     def question_in(self, request: Request) -> str:
-        """What waits for an answer in the request that was compared; "": nothing."""
+        """The text that waits for an answer in the request that was compared; "" when none does."""
         at = question(request, self.kept)
         return self.asked or (request.messages[at].text if at is not None else "")
 
     def summary_in(self, request: Request) -> str:
-        """What stands there for what was lost; "": nothing."""
+        """The text that the request has in place of what was lost; "" when there is none."""
         return request.messages[self.anchor].text if self.event == "compacted" and self.anchor is not None else ""
 
 
@@ -82,8 +82,9 @@ def compare(
 ) -> Verdict:
     """The verdict on `request` as the next one of `session`.
 
-    anew:    canonical texts that a side call answered since: a summary may read just like the one before
-    restart: nothing needs to be kept: an id or a summary alone linked the request
+    said:    what was said in the session so far
+    anew:    canonical texts that a side call answered since: a new summary may read just like the one before
+    restart: an id or a summary alone linked the request, so it need not keep anything of the session
     """
     if request.delta:
         return _delta(session, request)
@@ -121,7 +122,8 @@ def _is_begun(session: Session, request: Request) -> bool:
 
 
 def _delta(session: Session, request: Request) -> Verdict:
-    """What is new is compared with nothing. Compaction items tell: its own, or one that the last answer brought."""
+    """The verdict on a request that only holds what is new: there is nothing to compare. It was compacted where it has
+    a compaction item, or the last answer brought one."""
     kept: tuple[None, ...] = (None,) * len(request.messages)
     at = compaction_item(request)
     if at is None and any(map(_is_folding, takewhile(lambda e: e.produced, reversed(session.head)))):
@@ -132,8 +134,8 @@ def _delta(session: Session, request: Request) -> Verdict:
 
 
 def whole(head: Sequence[Entry], request: Request) -> Request:
-    """`request` with what its upstream holds of it: in front of it, where it says only what is new, and in place of
-    references. head: of its session"""
+    """`request` together with what its upstream holds of it: the messages before it, where it says only what is new,
+    and those that it refers to by id. head: that of its session"""
     messages = request.messages
     if any(i.kind == "ref" for m in messages for i in m.items):
         named = {value: e.message for e in head for value in e.message.ids}
@@ -154,7 +156,8 @@ def _is_folding(entry: Entry) -> bool:
 
 
 def _more(session: Session, request: Request) -> Verdict:
-    """Nothing is gone, and what is new stands behind all that was shown: as _event() says, without a look at each."""
+    """The verdict where the request holds all that was shown, and what is new behind it: what _event() would say,
+    without a look at each message."""
     held = [e.key if e.message.print and e.message.role not in SYSTEM else None for e in session.head]
     new = request.messages[len(held) :]
     return Verdict(event="turn" if seats(new) else "retry", kept=(*held, *(None,) * len(new)))
@@ -167,8 +170,8 @@ class _Found(NamedTuple):
 
 
 def _event(seen: Seen, restart: bool) -> _Found:
-    """What happened: the first that holds. What is sure to be no loss comes before a summary, what is likely none after
-    it."""
+    """What happened: the first of these questions that is answered with yes. Those that make sure that nothing was lost
+    come before a look for a summary, those that make it likely come after it."""
     cleared = find_cleared(seen)
     if is_all_there(seen, cleared):
         return _all_there(seen, cleared)
@@ -191,7 +194,7 @@ def _event(seen: Seen, restart: bool) -> _Found:
 
 
 def _all_there(seen: Seen, cleared: Sequence[tuple[int, int]]) -> _Found:
-    """Every message is, if only as what is left of it: what did its client do to them?"""
+    """What happened where every message is still there, at least in part: what did the client do to them?"""
     renewed = renewed_summary(seen)
     if renewed is not None:
         return _Found("compacted", renewed, renewed)

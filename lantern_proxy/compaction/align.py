@@ -27,16 +27,17 @@ from lantern_proxy.history.record import is_empty
 from lantern_proxy.turn import SYSTEM, Item, Message, plain
 
 _BARE_CHARS = 20_000
-"""Longer ones are found by their beginning and their end alone."""
+"""Texts of more characters are found by their beginning and their end alone."""
 _COMPARED_CHARS, _PAIR_CHARS, _GATHER_CHARS = 20_000_000, 100, 10
-"""Of texts that are compared since they begin or end alike, beyond those of one history, and what a pair costs besides.
-It takes less than a second; where thousands of texts begin with one date, the rest of them are taken for others."""
+"""How many characters of texts that begin or end alike may be compared, beyond those of the history itself; what a pair
+costs besides, in characters; and what it costs to put one candidate on the list. All that takes less than a second.
+When it is used up, as where thousands of texts begin with one date, all other texts count as different."""
 _JUNK = 500
 """Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
 _STEPS = 200
-"""So often at most an item is looked at to find the longest runs of equal ones, on average."""
+"""How often an item may be looked at, on average, in the search for the longest runs of equal items."""
 _FEW = 8
-"""So many are compared as they are."""
+"""Fewer candidates than this are all compared, without a look at which of them are likely."""
 _WINDOW = 400
 """How far behind the last one that was found an alike item is looked for."""
 
@@ -55,7 +56,7 @@ class _Patience:
         return self._left_chars < 0
 
     def gather(self, count: int) -> None:
-        """So many were put together to be compared."""
+        """Pay for putting `count` candidates on the list."""
         self._left_chars -= _GATHER_CHARS * count
 
     def lasting(self, costs: Sequence[int]) -> int:
@@ -132,8 +133,8 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
 
 
 def _matches(a: Sequence[bytes], b: Sequence[bytes]) -> Pairs:
-    """Those that difflib pairs: the longest run of equal ones, and so on in front of it and behind it. Where that would
-    take long, those of the rest that come once in both."""
+    """Pairs of equal fingerprints as difflib finds them: the longest run of equal ones, then the same in front of it
+    and behind it. Where that would take long, of the rest only those that come once in both."""
     found, is_rising = _of_once(a, b)
     if is_rising:
         return found
@@ -160,7 +161,7 @@ def _matches(a: Sequence[bytes], b: Sequence[bytes]) -> Pairs:
 
 
 def _of_once(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Pairs, bool]:
-    """Those that come once in both; and do these rise, with no others in common?"""
+    """Pairs of those that come once in both. And are these all that both have in common, in the same order?"""
     counts_a, counts_b = Counter(a), Counter(b)
     places = {each: j for j, each in enumerate(b)}
     common = [(i, each) for i, each in enumerate(a) if each in places]
@@ -169,7 +170,7 @@ def _of_once(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Pairs, bool]:
 
 
 def _rising(pairs: Pairs) -> Pairs:
-    """The most of them that rise in both (a longest increasing subsequence, by patience sorting)."""
+    """The most pairs that rise on both sides (a longest increasing subsequence, by patience sorting)."""
     ends, last, before = list[int](), list[int](), list[int]()
     for n, (_, j) in enumerate(pairs):
         at = bisect_left(ends, j)
@@ -199,7 +200,8 @@ class _Both:
         self._patience = _Patience(old, new)
 
     def alike_in(self, gap_old: range, gap_new: range) -> Iterable[tuple[int, int]]:
-        """All of a gap place by place, where that fits; else each new one with the first that is alike, in order."""
+        """Pairs of items in a gap between equal ones: place by place where all of them fit; else each new item with the
+        first old one that is alike, in order."""
         if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= self._pending:
             in_place = list(zip(gap_old, gap_new, strict=False))
             if all(self._is_likely(a, b) for a, b in in_place):
@@ -227,8 +229,8 @@ class _Both:
                 return
 
     def _fits(self, b: int, alone: bool, a: int) -> bool:
-        """Is new[b] what became of old[a]? A picture in the place of one is the same: it has a new address with every
-        request, or was uploaded meanwhile. alone: they are all of their gap"""
+        """Is new[b] what became of old[a]? A picture in the place of a picture is: it has a new address with every
+        request, or was uploaded meanwhile. alone: nothing else is in their gap"""
         before, after = self._old[a].item, self._new[b].item
         is_pending = b >= self._pending
         if is_pending and len(plain(after.text)) > len(plain(before.text)):
@@ -268,21 +270,21 @@ class _Both:
 
 
 class _Marked:
-    """Some seats, and what those that are alike to an item have in common with it."""
+    """Some seats, indexed by marks: an item and whatever is alike to it share a mark, see _marks()."""
 
     def __init__(self, of: Sequence[Seat], some: Iterable[int], patience: _Patience) -> None:
         self._patience = patience
         self._texts = {at: unstamped(of[at].item) for at in some}
         self._costs = {at: _PAIR_CHARS + len(of[at].item.text) for at in self._texts}
         self._places: dict[object, list[int]] = {}
-        """Marks, and what texts begin and end with -> the seats that have them, in order."""
+        """A mark, or (beginning, end) of a text -> the seats that have it, in order."""
         for at in self._texts:
             for mark in (*_marks(of[at].item), ends_of(of[at].item)):
                 self._places.setdefault(mark, []).append(at)
         self._long = {at for at, text in self._texts.items() if len(text) > _BARE_CHARS}
 
     def near(self, i: Item, start: int = 0, stop: int = sys.maxsize) -> set[int]:
-        """The seats from `start` on that have a mark of an item, those that may be alike among them."""
+        """The seats in [start, stop) that share a mark with an item: all that may be alike to it are among them."""
         found = set[int]()
         for mark in _marks(i):
             places = self._places.get(mark, ())
@@ -292,8 +294,10 @@ class _Marked:
     def first(
         self, i: Item, near: Sequence[int], fits: Callable[[int], bool], *, closely: int = sys.maxsize
     ) -> int | None:
-        """The first of `near` that `fits`, while patience lasts. It is alike to the item, or has its beginning and its
-        end, or stands not before `closely`."""
+        """The first of the seats `near` that `fits`, while patience lasts; None: none does.
+
+        closely: from this seat on every one is tried; before it only those that look alike, see _likely()
+        """
         if not near:
             return None
         own = len(i.text)
@@ -304,7 +308,7 @@ class _Marked:
         return found
 
     def _likely(self, i: Item, near: Sequence[int], closely: int) -> Iterable[int]:
-        """Those that are worth a look: of thousands that have one template few are."""
+        """Those of `near` that are worth a look: few are, of thousands of texts that have one template."""
         text, texts, back = unstamped(i), self._texts, (unstamped(i), ">")
         if len(near) < _FEW or i.kind != "text" or len(text) > _BARE_CHARS or text.endswith(">"):
             return near
@@ -318,8 +322,8 @@ class _Marked:
 
 
 def _marks(i: Item) -> Set[str]:
-    """Two items that may be alike share one of these at least, so that not each is compared with each. Texts of two
-    roles share none."""
+    """Marks of an item. Two items that may be alike share at least one, so that not each has to be compared with each;
+    two texts of different roles share none."""
     if i.kind == "media":
         return {*i.ids, f"media {i.role}"}
     if i.kind != "text":
@@ -334,7 +338,7 @@ def _bare_mark(i: Item, text: str) -> str:
 
 
 def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
-    """Is one of them alike to one of the others?"""
+    """Is one of `some` alike to one of `others`?"""
     of, sought = [Seat(0, i) for i in some], [Seat(0, i) for i in others]
     marked = _Marked(of, range(len(of)), _Patience(of, sought))
 

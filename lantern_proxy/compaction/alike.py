@@ -14,7 +14,8 @@ _ELLIPSIS = re.compile(r"\.{3}|…|(?<![./\\])\.\.(?![./\\])")  # two points are
 _ELLIPSIS_CHARS = 40
 """What stands for something in the middle of a text: an ellipsis, which may say how much that was."""
 MARK_CHARS, _MIN_ALIKE = 8, 8
-"""By how much of its beginning and its end a text is found, and the shortest that is taken for one in another dress."""
+"""A text is found by so many characters of its beginning and its end; and only texts of so many characters are taken
+for others in another dress."""
 _NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
 _CLOSED, _CLOSED_CHARS = re.compile(r"(?:\s*</[\w:.-]+>)+\Z"), 200
 _NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
@@ -36,9 +37,10 @@ bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__g
 
 
 def is_alike(a: Item, b: Item) -> bool:
-    """The same item in another dress: same minted id, or text that lost or gained a suffix, or was tidied up.
+    """Are both the same item, if in another dress: do they share a minted id, or did a text gain or lose something at
+    its beginning or end, or was it tidied up?
 
-    Editors put open files in front of what their user says, and tags around both, while it is the last.
+    Editors put open files in front of what their user says, and tags around both, while it is the last message.
     """
     if b.kind != "ref" and (a.kind != b.kind or a.role != b.role):
         return False
@@ -55,7 +57,7 @@ def is_alike(a: Item, b: Item) -> bool:
 
 
 def _unclosed(text: str) -> str:
-    """Without the tags that are closed at its end."""
+    """`text` without the closing tags at its end."""
     closed = _CLOSED.search(text, max(0, len(text) - _CLOSED_CHARS))
     return text[: closed.start()] if closed else text
 
@@ -77,12 +79,12 @@ def is_patched(old: Item, new: Item) -> bool:
 
 
 def is_mostly(old: Item, new: Item) -> bool:
-    """A text in which something in the middle changed: a time, the open files."""
+    """Is a text what it was, but for something in its middle: a time, the open files?"""
     return _are_texts(old, new) and mostly_equal(plain(old.text), plain(new.text))
 
 
 def is_behind_note(old: Item, new: Item) -> bool:
-    """The same words behind another note, which may be far longer than they are."""
+    """Is a text what it was behind another note? The note may be far longer than the text."""
     front, _, said = old.text.rpartition("\n\n")
     return (
         bool(front and plain(said))

@@ -24,9 +24,9 @@ _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
 _SHORT_CUT_SHARE, _SHORT_CUT_MIN_CHARS = 0.67, 40
 """A result may be short: it was cut when it lost a third of its length, and so many characters."""
 _OMITTED_MIN_CHARS = 12
-"""One with an ellipsis in its middle was cut however little it lost."""
+"""A text with an ellipsis in its middle was cut if it lost so many characters."""
 _FRONT_CHARS, _NOTE_CHARS = 16, 200
-"""By so much of its beginning a text is found behind a note, which has no more characters than that."""
+"""A text behind a note is found by so many characters of its beginning; and most characters of the note."""
 
 
 def find_cleared(seen: Seen) -> Pairs:

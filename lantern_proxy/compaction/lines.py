@@ -13,17 +13,19 @@ from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import plain
 
 _LEAST_CHARS = 8
-"""What is shorter may stand anywhere."""
+"""Lines that have fewer characters together prove nothing: they may stand anywhere."""
 _NAME_CHARS = 40
-"""Between two lines of a text that is written into another stands who speaks, or nothing."""
+"""Most characters between two lines of a text that is written into another: who speaks, or nothing."""
 _PLACES, _LINE_CHARS = 100, 64
-"""At so many places at most the first line is looked for; and what a line costs that is found behind it in vain."""
+"""Most places at which the first line is looked for; and what a line that is found behind it in vain costs, in
+characters."""
 
 _TIMED = re.compile(rf"(?:\A|^[^\w\n]{{0,8}}\w[^\n:>\]]{{0,30}}[:>\]])[ \t]{{0,8}}{STAMP}", re.M)
 
 
 def untimed(text: str) -> str:
-    """Without the time in front of it, and names in it with one behind them: clients write it anew every time."""
+    """`text` without the time at its beginning, and without the times, with the names, at the beginnings of its lines:
+    clients write these anew with every request."""
     return _TIMED.sub("\n", text)
 
 

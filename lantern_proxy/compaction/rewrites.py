@@ -17,7 +17,7 @@ from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import Message, plain
 
 _TEXTS_TOLD = 4
-"""Of so many texts of a user it is looked whether they were said before."""
+"""How many texts of a user are looked for in what was said before."""
 
 
 # --- taken back: a branch ------------------------------------------------------------------------------------------

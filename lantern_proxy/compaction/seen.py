@@ -21,24 +21,28 @@ class Seen:
     request: Request
     said: Said
     anew: Collection[str]
-    """Texts that a side call answered since the head's answer."""
+    """Canonical texts that a side call answered since the head's last answer."""
     old: Sequence[Seat]
     new: Sequence[Seat]
     answer: int
-    """The head's first message whose answer the client had not shown yet."""
+    """Index, in the head, of the first message of the last answer, which the client had not shown yet."""
     pending: int
-    """The first seat of the user message that waits for an answer, or of its client's own version of the last one."""
+    """The first seat in `new` of the user message that waits for an answer, or of what the client shows as its own
+    version of the last answer in front of that."""
     pairs: Sequence[tuple[int, int]]
-    """(old, new), rising in both."""
+    """(seat in `old`, seat in `new`) of the same item, rising on both sides."""
     moved: Sequence[tuple[int, int]]
-    """The same of items out of their order."""
+    """Such pairs of items that stand elsewhere now, out of their order."""
     matched: Sequence[tuple[int, int]]
-    """All of these."""
+    """`pairs` and `moved`."""
     gone: Sequence[int]
+    """Seats in `old` that are in no pair."""
     gone_items: Sequence[Item]
+    """The items at `gone`."""
     returned: Sequence[int]
-    """Seats of messages that the head does not show, but the session holds with this very history before them."""
+    """Seats in `new` of messages that the head does not show, but the session holds behind this very history."""
     fresh: Sequence[int]
+    """Seats in `new` of what the session does not hold."""
 
     @property
     def forward(self) -> Event:
@@ -52,8 +56,8 @@ class Seen:
 
     @cached_property
     def kept(self) -> tuple[str | None, ...]:
-        """The key of each message of the request: that of the head's message which holds the first of its items. None
-        for one that holds another result than came of the same call before: what it says is new."""
+        """For each message of the request the key of the head's message that holds the first of its items; None for a
+        new one. A message with another result of a call than before is new, too."""
         shared: dict[int, int] = {}
         anew = {self.new[b].at for a, b in self.matched if self._is_another_result(a, b)}
         for a, b in self.matched:
@@ -91,6 +95,7 @@ class Seen:
 
     @property
     def gone_keys(self) -> tuple[str, ...]:
+        """Keys of the messages that the head showed and the request does not."""
         keys = dict.fromkeys(self.session.head[self.old[a].at].key for a in self.gone)
         held = {*self.kept}
         return tuple(key for key in keys if key not in held)
@@ -120,7 +125,7 @@ class Seen:
 
     @property
     def shown(self) -> list[tuple[int, int]]:
-        """Pairs but for the answers that the client shows for the first time, in whatever dress."""
+        """`matched` without the answers that the client shows for the first time, in whatever dress."""
         return [(a, b) for a, b in self.matched if self.old[a].at < self.answer or self.old[a].item.role != "assistant"]
 
     @cached_property
@@ -131,6 +136,7 @@ class Seen:
 
 
 def see(session: Session, request: Request, said: Said, anew: Collection[str] = ()) -> Seen:
+    """The head of `session` and `request`, side by side, item by item. said, anew: as compare() takes them"""
     old, new = seats([e.message for e in session.head]), seats(request.messages)
     pending = _pending(old, new)
     answer = 0 if session.recalled else len(before_answer(session))
@@ -150,7 +156,8 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
 
 
 def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
-    """The first seat of the user message that waits for an answer; of one that holds what was asked before, its end."""
+    """The first seat of the user message that waits for an answer; where that message repeats what was asked before,
+    the seat of its last text."""
     at = len(new)
     while at and new[at - 1].at == new[-1].at and _is_users(new[at - 1].item):
         at -= 1
@@ -163,8 +170,8 @@ def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
 
 
 def _version(old: Sequence[Seat], new: Sequence[Seat], answer: int, pending: int, matched: Pairs) -> int:
-    """The first seat of what stands between what was asked last and the user's next text in place of the answer; else
-    `pending`. It is no summary, whatever it speaks of."""
+    """Where a client shows a version of its own in place of the last answer, between what was asked and the user's next
+    text, the first seat of that; else `pending`. Such a version is no summary, whatever it speaks of."""
     found = dict(matched)
     asked = max((a for a in range(len(old)) if old[a].at < answer), default=None)
     if asked is None or asked not in found or any(a in found for a in range(asked + 1, len(old))):

@@ -22,21 +22,22 @@ from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 _CANDIDATES = 400
 """New texts that may be a summary, the first and the last: a client that shortens a history sends few."""
 _MIN_TERMS, _MIN_SHARE = 6, 1 / 3
-"""A text is about the gone when it has so many terms, and that share of them is theirs."""
+"""A text is about what is gone if it has so many terms, and this share of them stands in what is gone."""
 _LOST_TEXTS, _LOST_CHARS = 400, 400
-"""Of how many gone items, and of how much of each, the terms are taken."""
+"""Most gone items whose texts are looked at, and characters of each from which terms are taken."""
 _RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
-"""A run of a text: any stretch that is as long as both together holds one from end to end."""
+"""Length of a run of a text, and how far apart two runs begin: any stretch as long as both together holds a whole
+run."""
 _RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
-"""Of how much of an answer, and of how many, runs are looked for."""
+"""Characters of a side call's answer that runs are taken from, and how many answers, the last ones."""
 _NUMBER = re.compile(r"\d+")
 _MARKED = 8
-"""Among so many messages behind the system prompt words of clients count."""
+"""A client's words for a summary count in so many messages behind the system prompt."""
 
 
 @dataclass(frozen=True)
 class _Traces:
-    """What may make a summary known, gathered when first asked for. Numbers are indices of seats, as in Seen."""
+    """What a summary may be known by, gathered when it is first asked for. Numbers are indices of seats, as in Seen."""
 
     seen: Seen
 
@@ -51,12 +52,13 @@ class _Traces:
 
     @cached_property
     def early(self) -> Sequence[int]:
-        """Those before the message that waits for an answer."""
+        """Those of `candidates` that stand before the message that waits for an answer."""
         return [b for b in self.candidates if b < self.seen.pending]
 
     @cached_property
     def passed_on(self) -> set[int]:
-        """What a sub-agent answered, as it was, where the session's own answer stood: behind all that is kept."""
+        """Seats behind all that is kept that hold the answer of a sub-agent, word for word, in place of the session's
+        own."""
         seen, kept = self.seen, self.seen.matched
         last = max((a for a, _ in kept), default=-1)
         if not kept or any(not seen.session.head[seat.at].produced for seat in seen.old[last + 1 :]):
@@ -67,14 +69,14 @@ class _Traces:
 
     @cached_property
     def gap(self) -> int | None:
-        """The first seat that is kept of what followed the last of the gone: a summary of them stands before it. None
-        where none is, and it may stand anywhere before what waits for an answer."""
+        """The first kept seat of what followed the last gone item: a summary of what is gone stands before it. None
+        where nothing of that is kept; then a summary may stand anywhere before what waits for an answer."""
         last = max(self.seen.gone)
         return min((b for a, b in self.seen.pairs if a > last), default=None)
 
     @cached_property
     def at_gap(self) -> Sequence[int]:
-        """The early ones that stand where the gone did. What is said later speaks in the words of the gone, too."""
+        """Those of `early` that stand where the gone items stood. What is said later speaks in the same words, too."""
         return [b for b in self.early if (self.gap is None or b < self.gap) and b not in self.due]
 
     @cached_property
@@ -92,12 +94,12 @@ class _Traces:
 
     @cached_property
     def told(self) -> Said:
-        """What was said, as far as it may be a summary."""
+        """(text, who) of what was said in the session, as far as it is long enough for a summary."""
         return summaries(self.seen.said)
 
     @cached_property
     def told_aside(self) -> Said:
-        """Those of them that answered a side call."""
+        """Those of `told` that answered a side call."""
         return [each for each in self.told if each[1] == "side"]
 
     @cached_property
@@ -110,13 +112,13 @@ class _Traces:
 
     @cached_property
     def passed(self) -> Sequence[str]:
-        """What the last answer passed to tools, as far as it may be a summary: models compact by a tool, too."""
+        """Texts that the last answer passed to tools, long enough for a summary: models compact by a tool, too."""
         calls = (s.item for s in self.seen.old if s.at >= self.seen.answer and s.item.kind == "call")
         return [text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS]
 
     @cached_property
     def runs(self) -> Sequence[str]:
-        """Stretches of the answers of late side calls."""
+        """Runs of the answers of the last side calls."""
         answers = [text for text, who in self.seen.said if who == "side"][-_SIDE_ANSWERS:]
         return [
             text[at : at + _RUN_CHARS]
@@ -126,12 +128,12 @@ class _Traces:
 
     @cached_property
     def said_aloud(self) -> Whole:
-        """What people of the session and its model said."""
+        """All that users, tools and the model said in the session, without answers of side calls."""
         return Whole("\n".join(text for text, who in self.seen.said if who != "side"))
 
     @cached_property
     def lost(self) -> Whole:
-        """The texts of the gone."""
+        """The texts of what is gone."""
         return Whole("\n".join(plain(i.text) for i in self.seen.gone_items[:_LOST_TEXTS]))
 
     @cached_property
@@ -141,19 +143,19 @@ class _Traces:
 
     @cached_property
     def system_terms(self) -> set[str]:
-        """Of the session's system prompt, which may be thousands of messages."""
+        """Terms of the session's system prompt. Kept, since it may be as long as thousands of messages."""
         return terms(self.seen.session.system)
 
     @cached_property
     def before(self) -> dict[int, Item]:
-        """Seat -> the item of the head that it was, or the result for which it stands."""
+        """Seat of the request -> the head's item that it is, or the result in whose place it stands."""
         old, new = self.seen.old, self.seen.new
         results = [(a, b) for a, b in self.seen.replaced if old[a].item.kind == new[b].item.kind == "result"]
         return {b: old[a].item for a, b in (*results, *self.seen.matched)}
 
 
 def summaries(said: Said) -> Said:
-    """What was said, as far as it is long enough to be a summary."""
+    """Those of `said` that are long enough to be a summary."""
     return [each for each in said if len(each[0]) >= SUMMARY_CHARS]
 
 
@@ -305,7 +307,7 @@ def _beside(session: Session, text: str) -> str:
 
 
 def _uncounted(text: str) -> str:
-    """Without its numbers: a note may count the steps, or say what day it is."""
+    """`text` without its numbers: a note may count the steps, or say what day it is."""
     return _NUMBER.sub("", text)
 
 
@@ -313,7 +315,8 @@ def _uncounted(text: str) -> str:
 
 
 def _tells(m: Message | Item, told: Sought, *, before: str | Whole = "") -> bool:
-    """Does `m` say what was generated, and `before` did not? What its own speaker said is only said again."""
+    """Does `m` hold a text of `told` that `before` does not hold? What the speaker of `m` said before, word for word,
+    does not count: it is only said again."""
     text, said = unescaped(m.text), (plain(m.text), m.role)
     whole = whole_of(text)
     return any(each[0] in whole and each[0] not in before for each in told.within(text) if each != said)

@@ -117,8 +117,8 @@ def advance(
 
 
 def _versions(session: Session, request: Request, kept: Sequence[str | None]) -> range:
-    """Where the request shows a version of its client's own in place of the last answer. A call where the model made
-    none is no version: who asks the same again may have had something looked up for that by the client."""
+    """The messages of the request in which its client shows a version of its own in place of the last answer. A call is
+    no version of an answer without one: the client may have looked something up for the same question, asked again."""
     asked = before_answer(session)
     if not asked or len(asked) == len(session.head) or any(e.key in kept for e in session.head[len(asked) :]):
         return range(0)
@@ -156,7 +156,7 @@ def _keyed(
 def _file(
     session: Session, keyed: Iterable[tuple[str, Message]], *, now: float, partial: bool = False
 ) -> tuple[Filed, ...]:
-    """Those of some messages, with their keys, that the session had not held."""
+    """Those of some messages that the session had not held, as they are filed. keyed: (key, message)"""
     filed: dict[str, Filed] = {}
     turn = session.turn
     for key, m in keyed:
@@ -168,12 +168,12 @@ def _file(
 
 
 def _keys_with(session: Session, filed: Sequence[Filed]) -> frozenset[str]:
-    """Every message that the session ever held, these among them."""
+    """Keys of all messages that the session ever held, those just filed included."""
     return session.keys.union([f.key for f in filed]) if filed else session.keys
 
 
 def head_of(session: Session) -> Head:
-    """What has to be kept of the session beside its messages."""
+    """What has to be archived of the session beside its messages, so that it can go on after a restart."""
     altered = {e.key: tuple([i.print for i in e.message.items]) for e in session.head if e.altered}
     abandoned = tuple(sorted(session.abandoned))
     return Head(
@@ -182,7 +182,7 @@ def head_of(session: Session) -> Head:
 
 
 def _said_by(m: Message, before: Message) -> Message:
-    """`m` itself; where it only refers to what was said before, that under the name of the reference."""
+    """`m`; where it only refers to what was said before, a message with what was said and the ids of the reference."""
     (i, *others), meant = m.items or (None,), before.items
     if i is None or i.kind != "ref" or others or len(meant) != 1 or meant[0].kind == "ref":
         return m
@@ -190,15 +190,16 @@ def _said_by(m: Message, before: Message) -> Message:
 
 
 def _redressed(before: Message, now: Message) -> dict[bytes, bytes]:
-    """Fingerprints of what a client shows otherwise by now, with another time perhaps: before -> now."""
+    """Fingerprint before -> fingerprint now, of the items of a message that its client shows otherwise, as with another
+    time."""
     if len(before.items) != len(now.items):
         return {}
     return {old.print: new.print for old, new in zip(before.items, now.items, strict=True)}
 
 
 def _abandoned(session: Session, taken: Iterable[str], head: Sequence[Entry]) -> Mapping[str, bytes]:
-    """What the client took back, by now and before, but for what `head` shows, be it the same words under other names:
-    a client may come back to a branch."""
+    """Key -> fingerprint of what the client took back, now (`taken`) and before, without what `head` shows, if only in
+    the same words under another key: a client may come back to a branch."""
     taken = {*taken}
     if not (taken or session.abandoned):
         return session.abandoned
@@ -208,9 +209,8 @@ def _abandoned(session: Session, taken: Iterable[str], head: Sequence[Entry]) ->
 
 
 def _to_look_at(session: Session, request: Request) -> list[int]:
-    """Where a request that goes on shows something new, or the same in another dress; in order.
-
-    An answer that has nothing to compare was filed under another name than the client's copy of it will be.
+    """Indices, in order, of the messages in which a request that goes on from the head shows something new, or the same
+    in another dress; and of the last answer, which may have been filed under another key than its client's copy has.
     """
     n = len(session.head)
     found = set(changed(shown(session), request.messages))

@@ -12,7 +12,7 @@ from lantern_proxy.turn import Item, canonical, plain
 from lantern_proxy.turn_memo import Memo
 
 _MIN_CHARS = 8
-"""Of letters and digits: what is shorter must be equal."""
+"""Texts of fewer letters and digits have to be equal."""
 _MOST_ADDED = 4
 """An answer may be shown with so many times its own letters around it; what has more around it only quotes it."""
 _CALL_CHARS = 400
@@ -123,7 +123,7 @@ ASCII are written otherwise in there."""
 
 
 def _words(items: Iterable[Item]) -> list[str]:
-    """Each string that is said, without what stands between its letters and digits."""
+    """Each string that is said, reduced to its letters and digits."""
     return [text for i in items for text in _words_of(i.text)]
 
 

@@ -18,12 +18,12 @@ from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, item
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2
-"""So often an answer in some form was never shown before the next one is taken for an aside at once: a user may have
-asked again in another mode."""
+"""How many answers in a form must never have been shown before the next one in it counts as an aside at once. A single
+one proves nothing: its user may have asked again in another mode."""
 _FORMS = 8
-"""Kept of a session, the last ones."""
+"""Most forms that are kept of a session, the last ones."""
 _BRANCHES = 4
-"""Kept of a session beside its own, the last ones."""
+"""Most branches that are kept of a session beside the one it is on, the last ones."""
 
 
 def without_aside(session: Session, request: Request) -> Session:

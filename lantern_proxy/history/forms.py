@@ -11,9 +11,10 @@ from lantern_proxy.history.text import breadth, same_system, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _FORMS = 8
-"""Kept of a session, the last ones."""
+"""Most forms that are kept of a session, the last ones."""
 _VARIED, _FRONT_BREADTH = 2, 20
-"""So many prompts besides the last, with so much of their beginning in common, are one that changes with every turn."""
+"""If so many system prompts besides the last one share so much of their beginning with it, they are one prompt that
+changes with every turn."""
 _COMPARED_CHARS, _FIGURES = 1_000, re.compile(r"\d+")
 
 
@@ -89,7 +90,7 @@ def in_form(session: Session, request: Request) -> Session:
 
 
 def forms_with(session: Session, now: Form) -> tuple[Form, ...]:
-    """Those before, once the session has another form."""
+    """Session.forms once the session has the form `now`."""
     last = form_of(session)
     if session.imported or not session.keys or _is_same(last, now):
         return session.forms
@@ -97,14 +98,15 @@ def forms_with(session: Session, now: Form) -> tuple[Form, ...]:
 
 
 def _is_same(a: Form, b: Form) -> bool:
-    """The same tools, and system prompts of one class."""
+    """Do both have the same tools, and system prompts of one class?"""
     return a.tools == b.tools and same_system(a.system, b.system)
 
 
 def base_of(session: Session, request: Request) -> str:
-    """What stays of a system prompt: without the summaries that were put beside it later.
+    """The part of a request's system prompt that stays, without summaries that were put beside it later.
 
-    A prompt that only the very first request had was a title call's, say.
+    What the session has as its prompt does not count where only its very first request had it: that may have been the
+    call for a title.
     """
     now, is_first = system_text(request), session.side or session.imported or not session.keys
     stays = session.system in now if now else request.delta or session.turn > 1

@@ -21,11 +21,11 @@ class Entry(Struct, frozen=True, gc=False):
     altered: bool = False
     """Does its client show it otherwise than it was filed: cleared, cut, with other times?"""
     names: tuple[str, ...] = ()
-    """What its upstream calls the answer that ends with it, where that stores answers. Not in an archive."""
+    """Ids of the answer that ends with this message, where its upstream stores answers. No archive has them."""
 
 
 Names = tuple[bytes, *tuple[str, ...]]
-"""What an answer is known by: its fingerprint, and what its upstream called it."""
+"""What an answer is known by: its fingerprint, and the ids that its upstream gave it."""
 
 
 class Form(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     api: Api
     family: str = ""
     person: str = ""
-    """Whom its client named, as in Request; empty: nobody, or several."""
+    """The person that its client names, as in Request; empty when it names nobody, or several."""
     agent: str = ""
     parent: str = ""
     side: bool = False
@@ -51,36 +51,44 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     """Canonical text of its system prompt, without what was appended to it later."""
     tools: frozenset[str] = frozenset()
     forms: tuple[Form, ...] = ()
-    """Others that its turns had before, the last one first: modes of a client, agents that hand over to each other."""
+    """Forms other than (system, tools) that its turns had before, the last one first: modes of a client, agents that
+    hand over to each other."""
     head: tuple[Entry, ...] = ()
     """What the client showed last, and the answer that it got."""
     chain: bytes = b""
-    """Its chain hash."""
+    """The chain hash of `head`."""
     answered: bool = False
+    """Has the last request been answered?"""
     recalled: bool = False
-    """The head is from an archive that does not say how its client shows it: any answer may be in another dress."""
+    """Is the head from an archive that does not say how its client shows it? Then the client may show any answer in
+    another dress."""
     imported: bool = False
-    """No request of its client is known, so of the form in which that asks no more than which tools were called."""
+    """Was the session imported, so that no request of its client is known? Then nothing is known of the form of its
+    requests but which tools were called."""
     opening: frozenset[bytes] = frozenset()
     """Fingerprints of the items of its first request, as its client shows them: many sessions share them, so they prove
     nothing."""
     keys: frozenset[str] = frozenset()
-    """Every message it ever held."""
+    """Keys of all messages that it ever held."""
     abandoned: Mapping[str, bytes] = {}
-    """Messages of branches that the client left (an edit, a rewind), and their fingerprints."""
+    """Key -> fingerprint of messages on branches that the client left (an edit, a rewind)."""
     before: tuple[Names, ...] = ()
     """The answers that its head showed before some of it was lost the last time."""
     system_keys: tuple[tuple[bytes, str], ...] = ()
+    """(fingerprint, key) of its system messages, the last ones."""
     position: int = 0
+    """How many messages it has held: Filed.position of the next."""
     turn: int = 0
+    """How many turns it has had: Filed.turn of the last message."""
     lost: bool = False
-    """Some of what it held was lost, so its questions may need evidence that the request lacks."""
+    """Was some of what it held lost? Then its questions may need evidence that the request lacks."""
     before_form: "Session | None" = None
-    """As it was before a request of another form, while that may have been an aside: history/former.py"""
+    """The session before the last request, which had another form, while that may have been an aside:
+    history/former.py"""
     forks: "tuple[Session, ...]" = ()
-    """As it was on other branches, the last one first."""
+    """The session as it was on branches that its client left, the last one first."""
     asides: Mapping[Form, int] = {}
-    """Forms in which answers were asked for that its client never showed, and how often."""
+    """Form -> how often an answer that was asked for in it was never shown by the client."""
     title: str = ""
     created_at: float = 0.0
     last_seen_at: float = 0.0
@@ -90,7 +98,7 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_empty(i: Item) -> bool:
-    """A text with nothing in it but white space and reminders."""
+    """Is it a text with nothing in it but white space and reminders?"""
     return i.print in BLANK
 
 
@@ -100,6 +108,7 @@ def spoken(messages: Iterable[Message]) -> list[Message]:
 
 
 def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[Item]:
+    """The items of some messages, without those of system messages unless `system`."""
     for m in messages:
         if system or m.role not in SYSTEM:
             yield from m.items

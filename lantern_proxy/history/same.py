@@ -17,7 +17,7 @@ _B = TypeVar("_B")
 
 _SLOTS = 61
 _LOOK_BACK = 32
-"""So many messages a request has beyond the one before it, at most, to be recognised as going on from it."""
+"""A request is recognised as going on from the one before it if it has at most so many messages more."""
 
 chain_on = lru_cache(maxsize=16_384)(fingerprint)
 _known: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())] * _SLOTS

@@ -32,13 +32,13 @@ from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import SYSTEM, Request, item, message
 
 _LEAST_LINE = 8
-"""Of the first line that is known."""
+"""Least characters of the first line that is known."""
 _GREETING = 4
-"""Messages, with the new one and a system prompt: chats of one program may all begin with as many."""
+"""So many messages, the new one and a system prompt included, prove nothing: chats of one program may all begin so."""
 _MOST_READ = 1_000
-"""So often at most a text is read for lines that are known, and are not there."""
+"""How often a text is searched at most for known lines that do not stand in it."""
 _STRETCH_CHARS = 4_096
-"""So many signs are counted at once."""
+"""How many characters are counted at once."""
 _HEADING = re.compile(r"#{1,6}\s+\w[^\n]{0,30}(?=\n)")
 _CUE = re.compile(r"\n[^\w\n/]*\w[^\n:>\]]{0,30}[:>\]][^\w\n]*$")
 _LINE = re.compile(r"[^\n]+")
@@ -64,7 +64,10 @@ def lines_of(session: Session, request: Request) -> Request | None:
 
 
 def _by_lines(session: Session, request: Request, written: str, text: str) -> Request | None:
-    """The same where it ends in what its user says, under their name. written: its only text; text: that, squeezed"""
+    """As lines_of(), for a text that ends in what its user says, under their name.
+
+    written: the only text of the request; text: the same, squeezed()
+    """
     head = [e for e in session.head if e.message.role not in SYSTEM]
     lines = [line_in(e) for e in head]
     if not all(lines) or all(e.produced for e in head):
@@ -250,7 +253,7 @@ def _as_written(text: str, squeezed: str, tail: str) -> str:
 
 
 def _before(text: str, end: int, count: int) -> int:
-    """Where so many signs begin that stand before `end`, white space not counted."""
+    """The index from which `count` characters that are no white space stand in front of `end`."""
     while end > _STRETCH_CHARS and count > (some := _count(text[end - _STRETCH_CHARS : end])):
         count, end = count - some, end - _STRETCH_CHARS
     while count and end:

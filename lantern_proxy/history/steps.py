@@ -23,16 +23,16 @@ from lantern_proxy.turn import SYSTEM, Message, Request, plain
 _FIELD_CHARS = 20
 """Shorter fields may stand in any text."""
 _TASK_CHARS = 30
-"""So much in a row of what was said first stands in each step: its task, or how it is told."""
+"""Characters in a row of what was said first that have to stand in each step: its task, or how it is told."""
 _FRONT_CHARS = 12
-"""With so many signs of it the text begins each time: a name, a tag. What follows may change."""
+"""Characters with which the text has to begin each time: a name, a tag. What follows may change."""
 _LEAST = 2
-"""Fields of an answer that stand in a text which shows it: a client may leave others out."""
+"""How many fields of an answer have to stand in a text that shows it: a client may leave others out."""
 
 _MOST = 32
-"""Fields of an answer that are looked for."""
+"""Most fields of an answer that are looked for."""
 _MISSED = 8
-"""Where so many answers in a row do not stand in a text, no older one is looked for."""
+"""When so many answers in a row do not stand in a text, older ones are not looked for."""
 
 _ELEMENT = re.compile(r"<(\w[\w-]*)>([^<]*)</\1>")
 _RECORD = re.compile(r"\s*<(\w[\w-]*)>\s*(?:<(\w[\w-]*)>[^<]*</\2>\s*)+</\1>\s*\Z")
@@ -153,7 +153,8 @@ def _shown_steps(head: Iterable[Entry], request: Request) -> list[Entry]:
 
 
 def _new_lines(session: Session, request: Request, said: Said) -> list[str]:
-    """Those that its user did not say before, but for what its model said."""
+    """The lines of the request's first message that its user did not say before, without those that hold fields of
+    answers."""
     held = whole_of("\n".join(text for text, who in said if who == "user"))
     fields = [field for e in session.head if e.produced for field in fields_of(e.message)]
     first = spoken(request.messages)[0]

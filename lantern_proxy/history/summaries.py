@@ -19,7 +19,7 @@ MARKER = re.compile(
 )
 """Words that clients put in front of a summary."""
 MARKER_CHARS = 2_000
-"""Such words open a text."""
+"""Characters at the beginning of a text in which such words are looked for."""
 SUMMED_UP = re.compile(
     rf"{MARKER.pattern}|earlier in th(?:e|is) conversation|summar|recap|\bso far\b|compacted|condensed"
     "|zusammenfass|bisher|résum|jusqu'|resum[eio]"

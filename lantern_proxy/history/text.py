@@ -70,7 +70,8 @@ def mostly_equal(a: str, b: str) -> bool:
 
 
 def same_system(a: str, b: str) -> bool:
-    """Of one class: equal, or alike but for dates, documents, a summary appended. Empty is alike to empty only."""
+    """Are two system prompts of one class: equal, or alike but for dates, documents, a summary that was appended? An
+    empty one is only alike to an empty one."""
     return a == b or (bool(a and b) and _alike((a, b)))
 
 

@@ -20,11 +20,12 @@ from lantern_proxy.history.text import Backward, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, Role, item, message, plain
 
 GAP_CHARS = 60
-"""Between two lines stands no more than who speaks."""
+"""Most characters between two lines of a history: who speaks, and no more."""
 LEAST_CHARS = 20
-"""Of all that is known of a history."""
+"""Least characters of what is known of a history."""
 _LEAST_AROUND = 8
-"""What a program writes around what its user says, and behind it, where it writes all into one text."""
+"""Least characters that a program writes around what its user says, and behind it, where it writes all into one
+text."""
 NAMED = re.compile(r"[^\W_]")
 _TAG = re.compile(r"</?[\w-]{1,30}>")
 SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
@@ -32,10 +33,10 @@ _EMPTY_LINES = re.compile(r"\n\s*\n")  # as one set of signs: a group in it take
 
 
 def by_system(session: Session, request: Request) -> Request | None:
-    """`request` as if what was said had come in messages: one with that in its system prompt, up to the last answer,
-    and the user's next text in the only message.
+    """`request` as if what was said had come in messages. For requests that have the history, up to the last answer, in
+    the system prompt, and the user's next text as their only message.
 
-    None where the prompt begins otherwise than the session's: then that is another use of it.
+    None where the prompt begins otherwise than the session's: then something else is made of the history.
     """
     text = squeezed("\n".join([m.text for m in request.messages if m.role in SYSTEM]))
     head = [e for e in session.head if e.message.role not in SYSTEM]
@@ -59,11 +60,11 @@ def by_system(session: Session, request: Request) -> Request | None:
 
 
 def by_answers(session: Session, request: Request, text: str) -> Request | None:
-    """The same of one whose only text, `squeezed`, holds it, with documents or orders around it that may change.
+    """`request` as if what was said had come in messages. For requests whose only text (`text`, squeezed) holds the
+    history among documents or orders that may change.
 
-    None where its client does not write all into one text, or ends this one otherwise: then it shows the history for
-    another use.
-    """
+    None where the client does not write all into one text, or ends this one otherwise than before: then something else
+    is made of the history."""
     head = [e for e in session.head if e.message.role not in SYSTEM]
     if not head or not head[-1].produced:
         return None
@@ -79,7 +80,8 @@ def by_answers(session: Session, request: Request, text: str) -> Request | None:
 
 
 def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
-    """(first of the messages that stand in `text`, where the last of them ends); the last one is the head's."""
+    """(index in `head` of the first message that stands in `text`, where the last one ends there): all from that first
+    one to the end of the head stand in it."""
     first, end, at, backward = len(head), 0, len(text), Backward(text)
     for n in range(len(head) - 1, 0, -2):
         asked, answer = line_in(head[n - 1]), line_in(head[n])
@@ -97,7 +99,8 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
 
 
 def _asks(text: str, asked: str) -> bool:
-    """Does a text end in the last line of what was asked, with names around it? That has more of its client's words."""
+    """Does `text` end in the last line of what was `asked`, with names around it, and did its client write more around
+    that when it was asked?"""
     said = next((line for line in map(_unnamed, reversed(text.splitlines())) if line), "")
     return bool(said) and said in asked and len(asked) - len(said) >= _LEAST_AROUND
 
@@ -110,7 +113,7 @@ def _unnamed(line: str) -> str:
 
 
 def squeezed(text: str) -> str:
-    """Without empty lines: templates leave one where there is no history yet."""
+    """`text` without empty lines: templates leave one where there is no history yet."""
     return _EMPTY_LINES.sub("\n", text).strip()
 
 

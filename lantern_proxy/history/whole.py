@@ -3,23 +3,25 @@
 from collections.abc import Collection, Iterable, Iterator
 
 _DIRECT_CHARS = 4_096
-"""In a text of so many signs one is looked for as it stands."""
+"""In a text of up to so many characters others are simply searched for."""
 _DIRECT, _PLACES = 32, 100
-"""So many texts are looked for as they stand, and more in a text of so many times as many places."""
+"""Up to so many texts are simply searched for. More are looked up by their beginnings, unless the text has more than
+_PLACES times as many places as there are texts."""
 _GRAM, _FEW = 8, 4
 _NEAR_CHARS = 200
-"""So far behind what was found last the next one is looked for at once."""
+"""The next text is first looked for within so many characters behind the last one that was found."""
 _TIMES, _LEAST_CHARS = 64, 4_000_000
-"""So many times at most a text is read to its end, and so many signs of it in any case, by all who ask of it; then it
-holds no more of theirs."""
+"""How often a text may be read to its end, all searches together, and how many characters may be read in any case. When
+that is used up, it is said to hold nothing more."""
 
 
 _START_CHARS = 20
-"""By so much of its beginning one of many texts is looked for."""
+"""Characters of the beginning by which one of many texts is looked up."""
 
 
 class Sought:
-    """Some texts with who said each, any of which may stand in other texts: many are looked for by how they begin."""
+    """(text, who) of some texts that may stand in others. Where they are many they are looked up by their
+    beginnings."""
 
     def __init__(self, said: Collection[tuple[str, str]]) -> None:
         self.said = said
@@ -28,7 +30,7 @@ class Sought:
             self._by_start.setdefault(each[0][:_START_CHARS], []).append(each)
 
     def within(self, text: str) -> Iterable[tuple[str, str]]:
-        """Those that may stand in `text`, none of which is shorter than what is looked for of it."""
+        """Those that may stand in `text`. Each of them has to have at least _START_CHARS characters."""
         if not self._by_start or len(text) > _PLACES * len(self.said):
             return self.said
         begun = (text[at : at + _START_CHARS] for at in range(len(text) - _START_CHARS + 1))
@@ -36,13 +38,13 @@ class Sought:
 
 
 def whole_of(text: str) -> "str | Whole":
-    """`text`, as it is asked for many others at the least cost."""
+    """`text` in the form in which it costs least to ask whether it holds many others."""
     return text if len(text) <= _DIRECT_CHARS else Whole(text)
 
 
 class Whole:
-    """A text that is asked for others. It is read from where the last one was found on: texts that were put together
-    stand in it in their order, and are found at once."""
+    """A text, to be asked whether it holds others. It is searched from where the last one was found: texts that a
+    client put together stand in it in their order, and are found at once."""
 
     def __init__(self, text: str, times: int = _TIMES) -> None:
         self.text = text
@@ -55,18 +57,18 @@ class Whole:
         return self._follows(part) or (self._may_hold(part) and next(self.places(part), -1) >= 0)
 
     def _follows(self, part: str) -> bool:
-        """Does it stand right behind what was found last, as the next line of a history does?"""
+        """Does `part` stand right behind what was found last, as the next line of a history does?"""
         near = self._between(part, self._end, min(len(self.text), self._end + _NEAR_CHARS + len(part)))
         return next(near, -1) >= 0
 
     def places(self, part: str) -> Iterator[int]:
-        """Where `part` stands: behind what was found last, and then in front of it."""
+        """The places at which `part` stands: first those behind what was found last, then those in front of it."""
         begun = self._at
         yield from self._between(part, begun, len(self.text))
         yield from self._between(part, 0, min(len(self.text), begun + len(part) - 1))
 
     def spend(self, chars: int) -> None:
-        """As if so many signs of it had been read."""
+        """Count as if so many characters had been read."""
         self._left_chars -= chars
 
     def _between(self, part: str, at: int, end: int) -> Iterator[int]:
@@ -80,8 +82,8 @@ class Whole:
             at = found + 1
 
     def _may_hold(self, part: str) -> bool:
-        """False: it does not. All stretches of 8 signs that begin at a multiple of 8 are known; a part that stands in
-        the text has those that it would cover there."""
+        """False when the text does not hold `part`; True when it may. All stretches of 8 characters that begin at a
+        multiple of 8 are known; a part that stands in the text consists of such stretches, but for its ends."""
         if len(part) > len(self.text):
             return False
         self._asked += 1
