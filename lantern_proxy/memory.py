@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from lantern_proxy.upstream.ask import ModelCall
 
 _MOMENT_S = 1e-6
-"""As little as a time can tell."""
+"""The smallest difference that two times in the archive can have."""
 _MOST_GIVEN = 1_000
-"""Blocks of which it stays in memory what they show: about 6 MB."""
+"""How many of the blocks given last have the ids of their passages kept in memory: about 6 MB."""
 
 
 class Lantern:
@@ -344,7 +344,7 @@ def _model_call(config: RerankConfig) -> "ModelCall | None":
 
 
 def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
-    """Those of one time a moment after each other: what was filed at one time is, to recall(), what one request of the
+    """`filed` with messages of one time a moment apart: recall() takes messages of one time for what one request of the
     proxy brought."""
     made, before, run = list[Filed](), 0.0, 0
     for each in filed:

@@ -74,7 +74,8 @@ def spread(scores: Floats) -> float:
 
 
 def best(scores: Floats, most: int) -> Ints:
-    """Places of the `most` largest scores, best first; ties by place. As a stable sort has it, without sorting all."""
+    """Places of the `most` largest scores, best first, ties by place: as a stable sort gives them, without sorting
+    all."""
     if most >= len(scores):
         return np.argsort(-scores, kind="stable")
     near = _near_the_best(scores, most)
@@ -82,7 +83,7 @@ def best(scores: Floats, most: int) -> Ints:
 
 
 def among_best(scores: Floats, most: int) -> Ints:
-    """The same places in ascending order, for half the price."""
+    """The places that best() gives, in ascending order; at half the cost."""
     if not 0 < most < len(scores):
         return np.arange(len(scores) if most > 0 else 0)
     near = _near_the_best(scores, most)

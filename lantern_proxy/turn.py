@@ -44,8 +44,8 @@ _RANDOM = re.compile(r"(?=(?:[^\W\d_]*\d){2})(?=(?:\d*[^\W\d_]){2})[^\W_]{8,}|\d
 
 
 def is_random(id: str) -> bool:
-    """Does nobody else have this id, by its looks: letters and figures mixed, or many figures, as upstreams mint them?
-    "call_memory" a client may write for everyone."""
+    """Does an id look like one that upstreams mint, which nobody else has: letters and figures mixed, or many figures?
+    An id such as "call_memory" may be a client's, which writes it for everyone."""
     return _RANDOM.search(id[:200]) is not None
 
 
@@ -80,7 +80,8 @@ def canonical(text: str) -> str:
 
 
 def _collapsed(text: str) -> Iterator[str]:
-    """The same, piece by piece: megabytes at once would hold up all other threads, and requests, meanwhile."""
+    """`text` with white space collapsed, piece by piece: megabytes at once would hold up all other threads, and
+    requests."""
     begun = False
     for at in range(0, len(text), _PIECE_CHARS):
         if words := text[at : at + _PIECE_CHARS].split():
@@ -102,12 +103,14 @@ class Item:
     role: Role
     kind: Kind
     text: str
-    """As the client sent it, but for our own blocks: prose, canonical JSON arguments of a call, text of a result."""
+    """Prose, the arguments of a call as canonical JSON, or the text of a result: as the client sent it, without our own
+    blocks."""
     name: str
     """Tool name of a call or result, media type of a media item, else empty."""
     ids: tuple[str, ...]
     """Ids that the upstream minted: tool call id, output item id, hash of encrypted content."""
     print: bytes
+    """The item's fingerprint, see item()."""
 
 
 def item(role: Role, kind: Kind, text: str, *, name: str = "", ids: Iterable[str] = ()) -> Item:
@@ -130,11 +133,12 @@ class Message:
     items: tuple[Item, ...]
     raw: bytes
     print: bytes
-    """Over the items that are compared; reasoning is not, since clients drop it. Empty: nothing to compare."""
+    """Fingerprint of the items that are compared; reasoning is not, since clients drop it. Empty: nothing to
+    compare."""
 
     @property
     def text(self) -> str:
-        """What a person would read of it: prose and results, media left out."""
+        """What a person would read of the message: prose and results, without media."""
         if len(self.items) == 1:  # as most have
             return self.items[0].text if self.items[0].kind in READ else ""
         return "\n".join([i.text for i in self.items if i.kind in READ and i.text])
@@ -158,22 +162,23 @@ def message(role: Role, items: Sequence[Item], raw: bytes) -> Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a client shows of its session, by the keys of messages: with these and what was filed it goes on after a
+    """What a client showed last of its session: with this and the messages that were filed it goes on after a
     restart."""
 
     keys: tuple[str, ...] = ()
+    """Keys of the messages that it showed, in order."""
     altered: Mapping[str, tuple[bytes, ...]] | None = field(default_factory=dict)
-    """Those that are not shown as they were filed (cleared, cut, with other times) -> the fingerprints of their items
-    as shown. None: neither this nor what follows is known."""
+    """Key of a message that is not shown as it was filed (cleared, cut, with another time) -> fingerprints of its items
+    as they are shown. None: neither this nor the fields below are known."""
     abandoned: tuple[str, ...] = ()
-    """Messages that the client took back (an edit, a rewind)."""
+    """Keys of messages that the client took back (an edit, a rewind)."""
     lost: bool = False
     """Was something lost of the session?"""
     person: str = ""
-    """As in Request: whom its client named; empty for nobody, or several."""
+    """The person that its client names, as in Request; empty for nobody, or several."""
 
     def without(self, gone: Container[str]) -> "Head":
-        """The same with nothing of these messages."""
+        """The head without the messages whose keys are `gone`."""
         altered = self.altered and {key: prints for key, prints in self.altered.items() if key not in gone}
         keys, abandoned = ([key for key in some if key not in gone] for some in (self.keys, self.abandoned))
         return Head(keys=tuple(keys), altered=altered, abandoned=tuple(abandoned), lost=self.lost, person=self.person)
@@ -193,11 +198,12 @@ class Request:
     ids: tuple[tuple[str, str], ...] = ()
     """Explicit session ids of the body, most specific first: (name, value)."""
     person: str = ""
-    """Whom the client says it asks for, as a fingerprint in hex: names and addresses are nobody's business."""
+    """The person for whom the client says that it asks, as a fingerprint in hex: names and addresses are nobody's
+    business."""
     signals: frozenset[str] = frozenset()
     """What the client says of itself: "compact" (this is the summarising call), "side" (a sub-agent, a title)."""
     delta: bool = False
-    """Continues a stored response: holds only what is new."""
+    """Does it continue a response that the upstream stores? Then it holds only what is new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +222,11 @@ class Answer:
     """What the upstream answered, as far as it came."""
 
     messages: tuple[Message, ...]
-    """One a choice (chat) or an output item (responses); usually one."""
+    """A message for each choice (chat) or output item (responses); usually one."""
     ids: tuple[str, ...] = ()
     """Response id and whatever else later requests may name."""
     complete: bool = True
+    """Did it come to its end?"""
 
     @property
     def text(self) -> str:
@@ -228,7 +235,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filed:
-    """A message as the archive keeps it, at its place in a session."""
+    """A message as the archive keeps it, with its place in a session."""
 
     key: str
     """Names the message within its session: hex of the chain hash under which it was first seen."""
@@ -260,20 +267,20 @@ class Passage:
     """user, assistant, system, tool, CLIENT, or the name the client gave."""
     text: str
     unit: Literal["passage", "turn"] = "passage"
-    """"turn": the extractive summary of a whole turn, which the recipe `lantern` ranks."""
+    """"turn": this is the extractive summary of a whole turn, which the recipe `lantern` ranks."""
     kind: Literal["episodic", "semantic", "procedural"] = "episodic"
     tags: tuple[str, ...] = ()
     """Specific terms, as written: paths, identifiers, error codes, commands, URLs, versions, named numbers."""
     tools: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
-    """What the lexical index holds of it, in order, repeats kept: analyze.terms() of speaker, date and text."""
+    """The index terms of its speaker, date and text, see analyze.terms(): in order, repeats kept."""
     created_at: float = 0.0
     confidence: float = 0.5
     success: float = 0.5
     accesses: int = 0
     accessed_at: float = 0.0
     verdict: str = field(default="", compare=False)
-    """What somebody said of it: useful, wrong, outdated; empty: nothing."""
+    """A person's verdict: useful, wrong or outdated; empty when there is none."""
     pinned: bool = field(default=False, compare=False)
 
 
@@ -302,19 +309,20 @@ class PassedOver:
     """A passage that a restore looked at and left out, and why."""
 
     kind: BlockKind
-    """Of the block that it is not in."""
+    """The kind of block in which it might have stood."""
     passage: Passage
     reason: Reason
     other: int = 0
-    """similar, echo: id of the passage that says it already; superseded: the later turn, 0 for the request itself."""
+    """For the reasons similar and echo, the id of the passage that says it already; for superseded, the later turn, 0
+    when that is the request itself."""
     value: float = 0.0
-    """admission: how good the best evidence was; confidence: that of the passage."""
+    """For the reason admission, how good the best evidence was; for confidence, that of the passage."""
     rank: int
     """Place by score among those that were passed over for this block, from 1."""
     score: float
     signals: dict[str, float]
     why: str
-    """What `reason`, `other` and `value` mean, for a person."""
+    """`reason`, `other` and `value` in words, see why_not()."""
 
 
 def why_not(reason: Reason, other: int = 0, value: float = 0.0) -> str:
@@ -344,15 +352,17 @@ class Restored:
     text: str
     placed: tuple[Placed, ...]
     considered: int
-    """Passages that were looked at."""
+    """How many passages were looked at."""
     ms: float
+    """Milliseconds that it took."""
     degraded: tuple[str, ...] = ()
     """What was skipped and why, as in x-lantern-degraded: "dense:warming"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a request would get. `session` is empty when it fits none that is known; then nothing would be restored."""
+    """What would be restored into a request. `session` is empty when the request fits none that is known: then it is
+    nothing."""
 
     tenant: str
     session: str = ""
@@ -370,7 +380,8 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """An entry of the ledger: the exact text that rides inside its anchor message until that message is gone."""
+    """An entry of the ledger: a restored block, which rides in the same message, its anchor, until that message is
+    gone."""
 
     session: str
     anchor: str
@@ -378,9 +389,11 @@ class Block:
     chain: str
     """Hex chain hash up to the anchor, to tell apart two messages that read the same."""
     message: str = ""
-    """Key of the anchor message in its session; "" in archives of before it was kept."""
+    """Key of the anchor message in its session; "" in archives of the time before this was kept."""
     place: Literal["inside", "before", "after"]
-    """At the end of the anchor message, in front of its last part, or as one user message right "after" it."""
+    """inside: at the end of the anchor message; before: in front of its last part; after: as a user message behind
+    it."""
     restored: Restored
     request: str
+    """Id of the request that brought the block."""
     created_at: float

@@ -12,22 +12,23 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 _LARGEST = 8
-"""What would take more than this part of a memo has a place of its own, so that it does not drive out all else."""
+"""A value that would take more than one in so many bytes of a memo has a place of its own: it must not drive out all
+else."""
 _LARGE = 4
-"""How many of those are remembered."""
+"""How many such values are remembered."""
 _PLACE_BYTES = 120
-"""Of a key's place in a dict that knows its order."""
+"""What a key's place in an OrderedDict takes."""
 
 _all: "list[Memo[Any, Any]]" = []
 
 
 class Memo(OrderedDict[_K, _V]):
-    """`memo[key]` is make(key), made once while it is remembered; what was made first goes first.
+    """`memo[key]` is make(key), made once for as long as it is remembered; what was made first is forgotten first.
 
-    Lives as long as the process: make it once, beside the function. Any thread may ask.
+    A memo lives as long as the process: make it once, beside the function. Any thread may ask.
 
-    most_bytes: all of it takes, about
-    bytes_of:   what one takes, key and value together
+    most_bytes: about how much all of it may take
+    bytes_of:   key -> about how much the key and its value take
     """
 
     def __init__(self, make: Callable[[_K], _V], *, most_bytes: int, bytes_of: Callable[[_K], int]) -> None:

@@ -98,7 +98,7 @@ LINKS = frozenset(
 
 @lru_cache(maxsize=1 << 14)
 def _expand(run: str) -> tuple[str, ...]:
-    """One run of characters -> its terms: the whole, lower-cased, and the stems of its parts."""
+    """The terms of one run of characters: the whole run in lower case, and the stems of its parts."""
     run = fold(run)
     low = run.lower()
     if not low:

@@ -28,11 +28,11 @@ class Held:
         return [self._is_whole(part, at) for part, at in zip(data, self._places(data), strict=True)]
 
     def held(self, parts: Sequence[str]) -> set[str]:
-        """Those of `parts` that it holds."""
+        """Those of `parts` that the text holds."""
         return set(compress(parts, self.holds(parts)))
 
     def _places(self, parts: Sequence[bytes]) -> Sequence[int]:
-        """Where each first stands, perhaps within a word; -1: nowhere, -2: not looked for."""
+        """Where each of `parts` first stands, perhaps within a word; -1: nowhere, -2: not looked for."""
         if self._words is None:
             return [_UNKNOWN] * len(parts)
         found = ffi.new("int64_t[]", len(parts))

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 MANY = 4
-"""So many lines that are like each other are rows."""
+"""Lines of one shape are rows if there are so many of them."""
 GOING_ON = 2
-"""The same in a text that goes on where another piece of the output ended: the others may stand there."""
+"""As MANY, in a text that goes on where another piece of the output ended: other rows may stand in that piece."""
 MOST_CHARS = 240
 """How much of a line is looked at."""
 
 _TIME = re.compile(
     r"[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ]?)?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[\])]?\s+"
 )
-"""In front of a line of a log."""
+"""A time in front of a line of a log."""
 _NO_TROUBLE = re.compile(r"\W*(?:INFO|DEBUG|TRACE|NOTICE|WARN|WARNING)\b")
 _NUMBERED = re.compile(r"(\d{1,6})(?:[ \t]*[\u2192|:]|\t|  |$)")
 """A line number in front of a line of source code, as tools print it."""
@@ -137,7 +137,7 @@ _FIRST = 4
 
 _KEEPS = frozenset(("edit", "write", "patch", "replace", "insert", "create", "update"))
 _FILE = re.compile(r"^(?:\w+_?)?(?:path|file|filename): |\*\*\* (?:Add|Update) File: ", re.I | re.M)
-"""Where a call says which file it writes."""
+"""Name of the argument in which a call says which file it writes."""
 
 
 def stands_elsewhere(tool: str, arguments: str, *, goes_on: bool = False) -> bool:

@@ -28,15 +28,15 @@ Counts = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.uint16]
 """(m,) of word pieces in the table."""
 Pieces = bytes
-"""The Numbers of one text, each once."""
+"""The word pieces of one text as Numbers, each once."""
 
 DIM = 64
 SCALE = 242.0
 """127 / (4.2 / sqrt(DIM)), as in `late.py`."""
 MOST_CHARS = 100
-"""Of a word; what is longer is none."""
+"""Most characters of a word; what is longer is no word."""
 SPLIT = 16_384
-"""Words whose pieces are kept, those seen last."""
+"""How many words have their pieces kept in memory, those seen last."""
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 
 
@@ -45,10 +45,10 @@ class Lists:
     """Word pieces of several texts, in one array that may hold those of others, too."""
 
     pieces: "array[int]"
-    """Of type H. It may grow: no view of it is held."""
+    """Of array type H. No view of it is held, since it may grow."""
     starts: Counts
     counts: Counts
-    """Where those of each text begin, and how many they are; both of the same shape."""
+    """Where the pieces of each text begin, and how many there are; both of the same shape."""
 
 
 class Table:
@@ -63,11 +63,11 @@ class Table:
         self._of = lru_cache(SPLIT)(self._of_anew)
 
     def pieces(self, text: str) -> Pieces:
-        """Those of the words of `text` that count."""
+        """The pieces of those words of `text` that count."""
         return array("H", set(chain.from_iterable(map(self._of, _written(text))))).tobytes()
 
     def asked(self, weights: Mapping[str, float]) -> tuple[Numbers, Floats, tuple[str, ...]]:
-        """Of a question's words (m,) the pieces, their weights, above 0, and the words that they belong to.
+        """(m,) the pieces of a question's words, (m,) their weights, above 0, and (m,) the word that each belongs to.
 
         weights: word -> weight
         """
@@ -97,7 +97,8 @@ class Table:
         return found
 
     def _best_in_numpy(self, asked: Numbers, told: Lists, _: str) -> Floats32:
-        """The same bit for bit: the products of these integers are exact in float32, and so are their sums."""
+        """What _best_in_c() gives, bit for bit: products of these integers are exact in float32, and so are their
+        sums."""
         counts = told.counts.ravel()
         filled = np.flatnonzero(counts)
         found = np.zeros((len(counts), len(asked)), np.float32)

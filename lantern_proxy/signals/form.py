@@ -32,10 +32,10 @@ TRAITS = (
     "attached",
     "code",
 )
-"""Of a passage, in this order: traits() has one number for each."""
+"""What traits() gives of a passage, one number for each, in this order."""
 
 ASKED = ("when", "where", "who", "number", "span", "why", "what", "yes_no", "plan", "length")
-"""Of a question, in this order: asked() has one number for each."""
+"""What asked() gives of a question, one number for each, in this order."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][a-z]+)?")
 _RUN = re.compile(r"\w+")

@@ -28,7 +28,7 @@ DIM = 128
 SCALE = 342.0
 """127 / (4.2 / sqrt(DIM)): of a random unit vector one number in 40,000 is cut."""
 ASKED_SCALE = 32_767.0
-"""The same of a question's vectors, in 16 bits: what they lose is a hundredth of what those of passages have lost."""
+"""The scale of a question's vectors, in 16 bits: by rounding they lose a hundredth of what vectors of passages lose."""
 AT_ONCE = 1_024
 """Tokens that the numpy twin compares at once: their vectors stay in a near cache, which saves a third of the time."""
 POWER = 3
@@ -85,7 +85,7 @@ def _best_in_c(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], kernel:
 
 
 def _best_in_numpy(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], _: str) -> npt.NDArray[np.int32]:
-    """The same: these integers are exact in float64."""
+    """What the C kernels give, bit for bit: these integers are exact in float64."""
     found = np.zeros((len(asked), len(passages)))
     wanted, room = asked.astype(np.float64), max(AT_ONCE, max(map(len, passages), default=0))
     told = np.empty((room, DIM))

@@ -21,7 +21,7 @@ COLUMNS = (
     "", "_z", "_rank", "_near", "_near_rank", "_2before", "_before", "_after", "_2after", "_session",
     "_session_sum", "_session_rank",
 )  # fmt: skip
-"""In the order of relative.h; ranks are log(1 + places behind the best)."""
+"""Names of the columns, in the order of relative.h; ranks are log(1 + places behind the best)."""
 _Z, _RANKS = 1, [2, 4, 11]
 _PAD = 2
 
@@ -31,15 +31,18 @@ class Stand:
     """Where passages stand."""
 
     places: Ints
-    """(n,) message number of each, as `rank.smooth` has it; n > 0."""
+    """(n,) message number of each passage, as rank.smooth() takes it; n > 0."""
     sessions: Ints
-    """(n,) number of each one's session, from 0."""
+    """(n,) number of each passage's session, from 0."""
     rows: Ints
-    """(m,) those that are asked for; no repeats."""
+    """(m,) the passages that are asked for; no repeats."""
 
 
 def columns(scores: Floats, stand: Stand, *, native: bool = BUILT) -> Floats:
-    """(s, COLUMNS, m) scores: (s, n) >= 0. native: by C, which gives the same bit for bit"""
+    """(s, COLUMNS, m) for s signals, how the scores of m passages stand to others.
+
+    scores: (s, n) >= 0; native: by C, which gives the same bit for bit
+    """
     found = _in_c(scores, stand) if native else _in_numpy(scores, stand)
     n = scores.shape[1]
     less = scores - (np.add.reduce(scores, axis=1) / n)[:, None]
@@ -63,7 +66,7 @@ def log_ranks(scores: Floats) -> Floats:
 
 
 def _in_c(scores: Floats, stand: Stand) -> Floats:
-    """All but _Z, ranks as they are."""
+    """columns() without _Z, and with ranks instead of their logarithms."""
     places, rows = stand.places - int(stand.places.min()), stand.rows
     found = np.empty((len(scores), len(COLUMNS), len(rows)))
     shape = len(places), int(places.max()) + 1, int(stand.sessions.max()) + 1

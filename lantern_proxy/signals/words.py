@@ -46,9 +46,9 @@ class Counts(NamedTuple):
     years: int
     """Words of four digits."""
     ends: int
-    """Where a sentence may end: a run of full stops and the like, or of line breaks."""
+    """How many places there are where a sentence may end: runs of full stops and the like, or of line breaks."""
     asking: int
-    """Those of them with a question mark."""
+    """How many of `ends` have a question mark."""
     times: int
     """Places that look like a time: 0 where a time is told by words alone."""
 

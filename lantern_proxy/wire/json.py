@@ -173,13 +173,13 @@ class Remembered:
         return self._small(raw) if len(raw) <= _SMALL_BYTES else self._read(raw)
 
     def all(self, raws: Iterable[msgspec.Raw]) -> list[Message]:
-        """Each of them, without a call for those that are remembered."""
+        """What `read` makes of each; those that are remembered cost no call."""
         small, read = self._small, self._read
         return [small(raw) if len(raw) <= _SMALL_BYTES else read(raw) for raw in map(bytes, raws)]
 
 
 _SMALL_BYTES, _SMALL_ALL_BYTES = 16_384, 8 << 20
-"""How long a small message may be, and what all that are remembered take in memory."""
+"""Most bytes of a small message, and most bytes in memory that remembered ones take together."""
 
 
 def canonical_json(value: Any) -> str:

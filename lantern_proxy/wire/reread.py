@@ -18,24 +18,25 @@ from lantern_proxy.wire.json import WireError, elements, first_byte, members, sp
 LEAST_BYTES = 16_384
 """Shorter bodies are read as quickly as compared."""
 _MOST_NEW_BYTES = 262_144
-"""More than this is decoded in a thread with all of its body, since other streams would wait."""
+"""Where more bytes than this are new, the whole body is decoded in a thread: else other streams would wait."""
 _MOST_BYTES, _MOST_BODIES = 64 << 20, 8
-"""Kept of all tenants, and of one."""
+"""Most bytes of bodies that are kept of all tenants together, and most bodies of one tenant."""
 
 Reader = Callable[[bytes], Request]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A body up to the end of its last message; it is looked at, not copied."""
+    """A body that was read, up to the end of its last message."""
 
     read: Reader
     key: str
     prefix: memoryview
+    """The bytes of the body up to there: a view, no copy."""
     start: int
-    """Where the first message begins."""
+    """Where in them the first message begins."""
     messages: tuple[Message, ...]
-    """Those of the array."""
+    """The messages of the array."""
 
 
 def seen(read: Reader, key: str, body: bytes, request: Request) -> Seen | None:
