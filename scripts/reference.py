@@ -255,7 +255,7 @@ SUBJECTS = (
         "Restoring",
         "restore",
         "From a request that lacks something to the block that gives it back. "
-        "`restore/restorer.py` has the recipe: gather, rank, pack.",
+        "`restorer.py` leads, `loss.py` and `answer.py` choose.",
     ),
     (
         "Serving",

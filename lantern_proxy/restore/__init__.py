@@ -1,1 +1,1 @@
-"""From a request that lacks something to the block that gives it back; `restorer.py` has the recipe."""
+"""From a request that lacks something to the block that gives it back; `restorer.py` leads."""

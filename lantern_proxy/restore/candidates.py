@@ -126,9 +126,8 @@ def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
 
 
 def _left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...]:
-    """Of a passage that a block of the request shows in part: the other lines, as far as they bear on the question, by
-    themselves, by the heads above them, or since the line before holds half of the question. Others the block left out
-    because they say less."""
+    """Lost lines of a passage that a block shows in part which bear on the question: by themselves, by what stands
+    above them, or right behind one that has half of it. The block has taken what says most."""
     lines = candidate.lines
     of = heads(candidate.passage, lines)
     over = {row: header for header, *rows in tables(candidate.passage, lines) for row in rows}
@@ -181,8 +180,7 @@ def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
 
 
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
-    """What the parts `taken`, all of one candidate, put into the block: their lines, and the speaker's name in front of
-    the text, where there is one."""
+    """What of one passage some parts put into the block; and the name before it, as group chats have it."""
     candidate = candidates[taken[0].candidate]
     said = [candidate.lines[i] for i in sorted(i for part in taken for i in part.lines)]
     spans = [(line.start, line.end) for line in said]

@@ -16,8 +16,50 @@ from lantern_proxy.route import asks, looks_back, personal, subject
 from lantern_proxy.turn import Passage
 
 MOST_TERMS = 32
+"""Most index terms of a question."""
 FOCUS_CHARS = 600
-"""Of a longer message only its telling sentences are read, at most about this much."""
+"""Of a longer message only its telling sentences are read, up to about so many characters."""
+NAMES, SAYS = 2, 4
+"""Questions of fewer content words lean on what stands before them: below NAMES where they take up what the other one
+said, below SAYS where they stand behind other sentences."""
+PLAIN_CHARS = 140
+"""A question that stands alone and short may ask for what was said; one with a story around it asks for help."""
+
+# how good the evidence is
+LOOK_AT = 12
+"""How many of the best rows are looked at."""
+LOOK_AROUND = 8
+"""A passage may also be worth something because it stands beside one of so many that are the best by words alone."""
+BESIDE = 0.75
+"""Share of what a message holds of the question that counts for the messages next to it."""
+FEW = 5
+"""Terms from which on a message that asks for nothing may be judged by its words alone."""
+LEXICAL_ALONE, DENSE_ALONE = 1.7, 1.9
+"""Factor of the coverage where there is no cosine, and of the cosine alone, where something is asked in other words."""
+SURE, SURE_ALONE = 0.28, 0.5
+"""What stands for the cosine where words are this sure and nobody asked for one; with it, half of such questions have
+more than .6."""
+AGREEMENT = 0.15
+"""Added where the best passage is the best one by words and by meaning, too."""
+
+# is the question answered by what the request holds?
+HELD_COVERAGE, NEAR = 0.6, 0.75
+"""Least share of the question that the best passage holds, and of its score what a lost one reaches that comes near."""
+MORE_TOLD = 0.05
+"""How much more of the question one sentence of a lost passage holds than any of the best one, at least."""
+LOOK_BESIDE, BESIDE_SCORE = 5, 0.3
+"""How many lost passages are looked at, and the share of the best one's score from which on one next to it belongs to
+it."""
+
+# how much evidence a message needs, see _needed()
+FORWARD, ALONE = 0.45, 0.08
+"""How much more a question about what to do next needs, and how much less one that stands alone."""
+REACTS, TAKES_UP, POINTS = 0.2, 0.5, 0.3
+"""How much more is needed by a question that takes up the last message, by a message that takes it up and asks nothing,
+and beside the first by one that names nothing. They are mostly about that last message."""
+GOES_ON = 0.6
+"""How much more is needed, where people talk to each other, by a question that names little and stands behind something
+else: it is mostly about that. Who asks an assistant leads in: "The tests pass. Which port does staging use?"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +112,22 @@ class Evidence:
         return float(self.fused[row])
 
 
+_REACTS = re.compile(
+    r"\W*+(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: \W*+)?"  # the speaker's name
+    # "whoa", "haha", "nice", "thanks"
+    r"(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great"
+    r"|awesome|amazing|wonderful|fantastic|perfect|good (?:job|luck|call|idea|point|one)|congrat\w*|thanks?|thank you"
+    r"|thx|cheers|glad|sure|sounds|looks|agreed|absolutely|definitely|totally|exactly|right(?=[,.!])|of course"
+    r"|no (?:worries|problem)|a+w+|o+h|m{2,}|hey|hi|hello|got it|makes sense|interesting|way to go|keep it up"
+    # "me too", "you're right", "I'm so glad", "that sounds"
+    r"|same here|me too|you'?re (?:right|welcome)|so (?:glad|happy|sorry)|that(?:'s| is| was)"
+    r"|i'?m (?:so |really )?(?:glad|happy|sorry|proud)|(?:that|this|it|those|these)(?: \w+)? (?:looks?|sounds?)"
+    r")(?![\w-])",
+    re.I,
+)
+"""Words with which people take up what the other one just said, behind a speaker's name where there is one."""
+
+
 def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     """What a user message asks. Code, and what a client wrote around its user's words, is left out; a long message is
     read at its telling sentences."""
@@ -112,24 +170,6 @@ def _items(about: str) -> tuple[frozenset[str], ...]:
     return found if len(found) >= LEAST_ITEMS and max(map(len, found)) <= MOST_ITEM_TERMS else ()
 
 
-NAMES, SAYS = 2, 4
-"""Content words from which on a question can be understood by itself, and does not lean on what stands before it."""
-_REACTS = re.compile(
-    r"\W*+(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: \W*+)?"  # the speaker's name
-    # "whoa", "haha", "nice", "thanks"
-    r"(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great"
-    r"|awesome|amazing|wonderful|fantastic|perfect|good (?:job|luck|call|idea|point|one)|congrat\w*|thanks?|thank you"
-    r"|thx|cheers|glad|sure|sounds|looks|agreed|absolutely|definitely|totally|exactly|right(?=[,.!])|of course"
-    r"|no (?:worries|problem)|a+w+|o+h|m{2,}|hey|hi|hello|got it|makes sense|interesting|way to go|keep it up"
-    # "me too", "you're right", "I'm so glad", "that sounds"
-    r"|same here|me too|you'?re (?:right|welcome)|so (?:glad|happy|sorry)|that(?:'s| is| was)"
-    r"|i'?m (?:so |really )?(?:glad|happy|sorry|proud)|(?:that|this|it|those|these)(?: \w+)? (?:looks?|sounds?)"
-    r")(?![\w-])",
-    re.I,
-)
-"""Words with which people take up what the other one just said, behind a speaker's name where there is one."""
-
-
 def _focus(prose: str) -> str:
     """The questions of a long message, else its first two and its last sentence; at most FOCUS_CHARS."""
     parts = [prose[a:b] for a, b in sentences(prose)]
@@ -140,12 +180,6 @@ def _focus(prose: str) -> str:
             kept.append(part)
             room -= len(part)
     return " ".join(kept) or prose[:FOCUS_CHARS]
-
-
-LOOK_AT = 12
-"""Of the best rows, how many are asked how good they are."""
-LOOK_AROUND = 8
-"""Of the best by words alone, beside how many a passage may stand to be worth something."""
 
 
 def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Sequence[int]) -> float:
@@ -192,11 +226,6 @@ def _beside(near: Mapping[int, float], place: int) -> float:
     return BESIDE * max(near.get(place - 1, 0.0), near.get(place + 1, 0.0))
 
 
-BESIDE = 0.75
-FEW = 5
-"""Terms from which on a message that asks for nothing may be told by its words alone."""
-
-
 def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], best: int, lost: Sequence[int]) -> bool:
     """Does the request hold the best passage already? Only when its words say so, and no lost one comes near it."""
     if not lost or best == lost[0] or coverage(mass, scope.passages[best].words) < HELD_COVERAGE:
@@ -215,29 +244,12 @@ def _most_told(scope: Scope, row: int, mass: Mapping[str, float]) -> float:
     return max((coverage(mass, line.words) for line in scope.passages[row].lines), default=0.0)
 
 
-HELD_COVERAGE, NEAR = 0.6, 0.75
-"""Least share of the question that the best passage holds, and of its score what a lost one reaches that comes near."""
-MORE_TOLD = 0.05
-"""How much more of the question one sentence of a lost passage holds than any of the best one, at least."""
-LOOK_BESIDE, BESIDE_SCORE = 5, 0.3
-
-
 def _agree(evidence: Evidence, rows: Sequence[int]) -> bool:
     """Is the best passage also the best one by words and by meaning?"""
     if evidence.cosines is None or evidence.lexical[rows[0]] <= 0:
         return False
     cosines = evidence.cosines
     return all(evidence.lexical[rows[0]] >= evidence.lexical[r] and cosines[rows[0]] >= cosines[r] for r in rows)
-
-
-LEXICAL_ALONE, DENSE_ALONE = 1.7, 1.9
-"""What coverage counts without a cosine, and a cosine without coverage, where something is asked in other words."""
-SURE, SURE_ALONE = 0.28, 0.5
-"""What stands for the cosine where words are this sure and nobody asked for one; with it, half of such questions have
-more than .6."""
-AGREEMENT = 0.15
-PLAIN_CHARS = 140
-"""A question that stands alone and short may ask for what was said; one with a story around it asks for help."""
 
 
 def masses(scope: Scope, question: Question) -> dict[str, float]:
@@ -250,6 +262,20 @@ def masses(scope: Scope, question: Question) -> dict[str, float]:
 def coverage(mass: Mapping[str, float], words: frozenset[str]) -> float:
     """Share of the question's idf that a passage with these words holds."""
     return sum([weight for term, weight in mass.items() if term in words])
+
+
+_FORWARD = re.compile(
+    # "how do I", "what if"
+    r"\bhow (?:do|can|could|would|might) (?:i|we|you|one)\b|\bhow to\b|\bwhat (?:if|happens if)\b|\bthe best way\b"
+    # "should I use", "is there a", "can you suggest"
+    r"|\b(?:do|should|can|could|would|will) i (?:need|use|add|also|just|be|do|make)\b|\bis there (?:a|any|some)\b"
+    r"|\bcan you (?:help|explain|suggest|provide|also|please|take|review|write|create)\b"
+    # "what steps", "any tips", "do you want to"
+    r"|\bwhat (?:steps|should|would|do you (?:think|suggest|recommend))\b|\bany (?:tips|advice|suggestions|ideas)\b"
+    r"|\bwanna\b|\b(?:do|would|don't) you (?:want|like) to\b",
+    re.I,
+)
+"""Questions about what to do next: they share words with what was said, and hardly ask for it. A block needs more."""
 
 
 def _needed(question: Question) -> float:
@@ -268,26 +294,6 @@ def _needed(question: Question) -> float:
     elif question.asks and not forward:
         needed -= ALONE
     return needed - 0.07 * (question.asks and question.personal)
-
-
-FORWARD, ALONE = 0.45, 0.08
-REACTS, TAKES_UP, POINTS = 0.2, 0.5, 0.3
-"""What takes up the last message is mostly about that one, above all a question that names nothing."""
-GOES_ON = 0.6
-"""So is, among people, a question behind something else that names little. A user leads in to what they ask an
-assistant: "The tests pass. Which port does staging use?"."""
-_FORWARD = re.compile(
-    # "how do I", "what if"
-    r"\bhow (?:do|can|could|would|might) (?:i|we|you|one)\b|\bhow to\b|\bwhat (?:if|happens if)\b|\bthe best way\b"
-    # "should I use", "is there a", "can you suggest"
-    r"|\b(?:do|should|can|could|would|will) i (?:need|use|add|also|just|be|do|make)\b|\bis there (?:a|any|some)\b"
-    r"|\bcan you (?:help|explain|suggest|provide|also|please|take|review|write|create)\b"
-    # "what steps", "any tips", "do you want to"
-    r"|\bwhat (?:steps|should|would|do you (?:think|suggest|recommend))\b|\bany (?:tips|advice|suggestions|ideas)\b"
-    r"|\bwanna\b|\b(?:do|would|don't) you (?:want|like) to\b",
-    re.I,
-)
-"""Questions about what to do next: they share words with what was said, and hardly ask for it. A block needs more."""
 
 
 def sentence_worth(line: Line, mass: Mapping[str, float]) -> float:

@@ -1,5 +1,4 @@
-"""Do texts of two speakers of a session stand together in one text? Then a client pasted them there, for a side
-call."""
+"""Do texts of two speakers of a session stand in one text? Then a client pasted them there, for a side call."""
 
 import re
 from bisect import bisect_right
