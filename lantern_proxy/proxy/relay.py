@@ -108,7 +108,7 @@ class Relay:
         self.error = "lantern was stopped"
         if self.head is not None or not self.status:
             self.head, self.status = None, 503
-            await _answer_stopped(self.send, self._lantern_headers())
+            await _answer_stopped(self.send, self._told())
 
     def _start_watching(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
         self.watching = asyncio.get_running_loop().create_task(self._watch(receive, relaying))
@@ -132,7 +132,7 @@ class Relay:
             self.error, self.status = str(error), error.status
             log.warning("%s; %s gets %d", error, self._named(), error.status)
             failure = {"error": {"message": f"lantern: {error}", "type": "upstream_error", "code": None}}
-            await answer_json(self.send, error.status, failure, self._lantern_headers())
+            await answer_json(self.send, error.status, failure, self._told())
             return
         finally:
             if upload is not None and not (answer is not None and answer.is_sending):
@@ -144,7 +144,7 @@ class Relay:
         finally:
             await answer.close()
 
-    def _lantern_headers(self) -> list[Header]:
+    def _told(self) -> list[Header]:
         """Headers of an answer of our own, instead of the upstream's."""
         return [*(self.exchange.lantern_headers() if self.exchange else []), *self.arrival.for_page]
 

@@ -16,10 +16,9 @@ Trace = tuple[dict[Any, set[str]], str | bytes]
 """One of the indexes of `Known`, and a key under which it names a session."""
 
 PROBE_CHARS = starts.CHARS
-"""Only texts of so many characters are looked for within other texts; they are found by as many from their
-beginning."""
+"""Shortest text that is looked for within other texts, and how much of its beginning finds it."""
 QUOTED_CHARS = 20_000
-"""Characters from the beginning of a text that are searched for other texts."""
+"""How much of a text is searched for others within it."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """The vocabulary of a session is taken from so many of its texts, the last, and so many characters of each."""
 NAMED_CHARS = 4_000

@@ -182,8 +182,7 @@ def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Me
 
 
 def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
-    """May the session end with `shown`, by its last messages alone? That is cheap, and rules out most of the many that
-    got the same answer once."""
+    """The same by the last messages, which tell it of most: many got the same answer once."""
     said = (e for e in reversed(session.head) if is_talk(e.message))
     last = next(said, None)
     if last is not None and last.message.print == shown[-1].print:
