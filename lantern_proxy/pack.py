@@ -201,6 +201,8 @@ class Offer:
     """Length of a name at the beginning of the text, which stays whatever else of it goes in; 0: there is none."""
     spare: bool = False
     """Of one that goes in beside another: only into room that is left."""
+    over: tuple[tuple[int, ...], ...] = ()
+    """For each span those that it stands under, by index: without "Day 2: Linz" its hotel is any day's. (): none."""
 
 
 def greedy(
@@ -351,10 +353,10 @@ def _fitting(
     found = led(range(len(offer.spans)))
     if found[1] <= room_chars:
         return found
-    kept, found = list[int](), ((), 0)
+    kept, found = set[int](), ((), 0)
     for i in sorted(range(len(offer.spans)), key=lambda i: (-offer.worth[i], i)):
-        more = led(sorted([*kept, i]))
+        some = kept.union((i, *offer.over[i]) if offer.over else (i,))
+        more = led(sorted(some))
         if more[1] <= room_chars:
-            kept.append(i)
-            found = more
+            kept, found = some, more
     return found

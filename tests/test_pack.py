@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -186,6 +187,19 @@ def pick(offers, room, lam=1.0, power=0.5):
 
 def test_score_per_character_decides():
     assert pick([offer("a" * 400, 1.0, 0), offer("b" * 40, 0.9, 1)], 10_000) == [1, 0]
+
+
+def test_where_room_is_short_a_line_comes_with_what_it_stands_under_or_not_at_all():
+    text = "Day 2, Linz: Hotel Krone, 67 euros. Day 3, Wien: Hotel Post, 74 euros. "
+    spans = tuple((text.index(part), text.index(part) + len(part)) for part in re.findall(r"\S[^:.]*[:.]", text))
+    led = replace(offer(text, 1.0, 0, spans=spans, worth=(0.0, 1.0, 0.0, 2.0)), over=((), (0,), (), (2,)))
+    shown = set()
+    for room in range(100):
+        picked = greedy([led], room, power=0.5, lam=1.0, similarity=lambda a, b: 0.0)
+        shown |= {choice.text for _, choice in picked}
+    assert [text for text in shown if "Krone" in text and "Linz" not in text] == []
+    assert [text for text in shown if "Post" in text and "Wien" not in text] == []
+    assert "Day 3, Wien: Hotel Post, 74 euros." in shown
 
 
 def test_what_is_said_already_comes_last():

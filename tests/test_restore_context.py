@@ -1,6 +1,7 @@
 """Short messages of users: they come back with what they belong to, and stand beside what they change, whatever the
 language, though they share no word with it."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -280,9 +281,48 @@ def test_heads_are_told_by_indents_marks_and_colons():
         ("server:\n  host: a\n  tls:\n    cert: /x\ndb:\n  host: b", [-1, 0, 0, 2, -1, 4]),
         ("# Plan\n## Week\nHallo Welt.\nNext:\n- one\n- two\nThat is all.", [-1, 0, 1, 1, 3, 3, 1]),
         ("It costs 5: a bargain.\nYou pay later.", [-1, -1]),
+        ("boats:\n  - name: Elk\n    crew: 4\n  - name: Owl\n    crew: 2\nend: 1", [-1, 0, 1, 0, 3, -1]),
+        ("- Ada\n  - tent 3\n- Bo. He is late.\n  - tent 4", [-1, 0, -1, -1, 2]),
+        ("- tent 3\n- tent 4\nThat is all.", [-1, -1, -1]),
+        ("[[boat]]\nname = 'Elk'\ncrew = 4\n\n[[boat]]\nname = 'Owl'\ncrew = 2", [-1, 0, 1, -1, 3, 4]),
+        ('[\n  {\n    "id": 7,\n    "crew": 4\n  },\n  {\n    "id": 8\n  }\n]', [-1, 0, 1, 2, 0, 0, 5, 0, -1]),
+        ('{\n  "crew": 4,\n  "mast": {\n    "height": 9\n  }\n}', [-1, 0, 0, 2, 0, -1]),
     ):
         passage = Passage(id=1, session="", message="", position=0, part=0, turn=0, speaker="tool", text=text)
         assert heads(passage, lines(passage)) == expected
+
+
+BOATS = {"Elk": 411, "Owl": 523, "Fox": 634, "Ibis": 745, "Wren": 856, "Lynx": 967, "Hare": 178, "Moth": 289}
+
+
+@pytest.mark.parametrize(
+    ("before", "record"),
+    [
+        ("boats:", "  - name: {}\n    harbour: Nyborg, at the old crane\n    sail: {}"),
+        ("", "[[boat]]\nname = '{}'\nharbour = 'Nyborg, at the old crane'\nsail = {}\n"),
+        ("The boats of the club:", "- {}\n  - lies in Nyborg, at the old crane\n  - has the sail number {}"),
+        (
+            "# Boats of the club",
+            "## {}\nLies in Nyborg, at the old crane. It is as good as new. Its sail number is {}.",
+        ),
+    ],
+    ids=["yaml", "toml", "list", "headings"],
+)
+def test_of_records_a_block_shows_no_value_without_what_names_its_record(restorer_of, before, record):
+    told = "\n".join([before, *(record.format(name, number) for name, number in BOATS.items())])
+    restorer = restorer_of(
+        [*OTHERS[:4], ("Keep this, please.", told), (told.replace("boat", "ship"), "Kept."), *OTHERS[4:8]]
+    )
+    seen = 0
+    for budget in range(300, 1_500, 60):
+        asked = ask("Which sail number does the Ibis have?", present="Nothing.", budget=budget)
+        for restored in (restorer.at_compaction(asked), restorer.for_question(asked)):
+            text, name = restored.text if restored else "", ""
+            for word in re.findall(r"\w+", text):
+                name = word if word in BOATS else name
+                assert not word.isdigit() or int(word) not in BOATS.values() or BOATS.get(name) == int(word), text
+                seen += word == "745"
+    assert seen
 
 
 def test_where_room_is_left_a_number_that_stands_nowhere_else_is_there_though_the_rest_was_said_before(restorer_of):

@@ -12,7 +12,7 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.cover import Candidate, Part
-from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, tables
+from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, stands_under, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
@@ -129,13 +129,10 @@ def _left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...
     """Lost lines of a passage that a block shows in part which bear on the question: by themselves, by what stands
     above them, or right behind one that has half of it. The block has taken what says most."""
     lines = candidate.lines
-    of = heads(candidate.passage, lines)
-    over = {row: header for header, *rows in tables(candidate.passage, lines) for row in rows}
-    held = [coverage(mass, line.words) for line in lines]
+    over, held = stands_under(candidate.passage, lines), [coverage(mass, line.words) for line in lines]
 
     def bears(i: int) -> bool:
-        led = [i, *above(i, of), *([over[i]] if i in over else [])]
-        return any(held[n] for n in led) or (i > 0 and held[i - 1] >= PRINTED)
+        return any(held[n] for n in (i, *over[i])) or (i > 0 and held[i - 1] >= PRINTED)
 
     return tuple(filter(bears, candidate.lost))
 

@@ -148,17 +148,21 @@ _OPENS = (":", "{", "[", "(", "\uff1a")
 """What a line ends with that says what the lines below it are about."""
 _SECTION = re.compile(r"\[\[?[A-Za-z_][\w .\"':/-]*\]?\]$", re.M)
 """A line that opens a section of settings: `[server.tls]`, `[[job]]`."""
-_MAY_HEAD = re.compile(rf"[:{{(\[\uff1a][*_ ]*\n|^#|^{_SECTION.pattern}", re.M)
-_LIST = re.compile(r"[ \t]*(?:[-*+\u2022>]|\d+[.)]|\|)(?:[ \t]|(?=\|))")
+_ITEM = r"[ \t]*(?:[-*+\u2022]|\d+[.)])[ \t]"
+_MAY_HEAD = re.compile(rf"[:{{(\[\uff1a][*_ ]*\n|^#|^{_SECTION.pattern}|^{_ITEM}.*\n[ \t]", re.M)
+_LIST = re.compile(rf"{_ITEM}|[ \t]*(?:>[ \t]|\|[ \t|])")
+_IS_ITEM = re.compile(_ITEM)
 HEAD_CHARS = 120
 """Most of a line that stands above others as their head."""
 
 
 def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
     """For each line the one above that says what it belongs to, -1 where there is none: "Week 2:" of the items below
-    it, the key of an object in what it holds, a heading of its section, `[server]` of its settings. Told by indents,
-    list marks, colons and brackets."""
+    it, the key of an object in what it holds, a heading of its section, `[server]` of its settings; "- Tomas" of what
+    is indented below it, and of a record that has no name, as in `[[job]]`, its first line. Told by indents, list
+    marks, colons and brackets."""
     text, found, open_ = passage.text, list[int](), list[tuple[int, int]]()
+    record: int | None = None
     if not _MAY_HEAD.search(text):
         return [-1] * len(of)
     for i, line in enumerate(of):
@@ -174,10 +178,14 @@ def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
                 open_.pop()
             if depth == 2:  # a paragraph of its own: what it stands under are headings
                 open_ = [each for each in open_ if each[1] < 0]
-        found.append(open_[-1][0] if open_ else -1)
+        found.append(next((at for at, over in reversed(open_) if over < depth), -1))
         heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or headed
-        if heads_others and len(line.flat) <= HEAD_CHARS:
+        if (heads_others or (first and _IS_ITEM.match(own))) and len(line.flat) <= HEAD_CHARS:
             open_.append((i, depth))
+        elif record is not None:
+            open_.append((i, record))
+        is_record = own.startswith("[[") or (found[-1] >= 0 and heads_others and not _WORD.search(line.flat))
+        record = depth if is_record else None
     return found
 
 
@@ -187,6 +195,16 @@ def above(i: int, of: Sequence[int]) -> list[int]:
     while of[i] >= 0:
         i = of[i]
         found.append(i)
+    return found
+
+
+def stands_under(passage: Passage, of: Sequence[Line]) -> list[list[int]]:
+    """For each line what a reader needs above it: its heads, the nearest first, and the header of its table."""
+    over = heads(passage, of)
+    found = [above(i, over) for i in range(len(of))]
+    for header, *below in tables(passage, of):
+        for row in below:
+            found[row].append(header)
     return found
 
 

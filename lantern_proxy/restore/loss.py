@@ -31,7 +31,7 @@ from lantern_proxy.restore.cover import (
     parts,
     unweighed,
 )
-from lantern_proxy.restore.lines import Line, above, beside_rows, flat, heads, is_filler, tables
+from lantern_proxy.restore.lines import Line, beside_rows, flat, is_filler, stands_under
 from lantern_proxy.restore.offers import PINNED, around
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
@@ -267,11 +267,7 @@ class _Companions:
         """Line `i` of candidate `c` -> the lines that are its heads, and the header of its table."""
         if c not in self.above_of:
             candidate = self.candidates[c]
-            of = heads(candidate.passage, candidate.lines)
-            self.above_of[c] = [above(n, of) for n in range(len(of))]
-            for header, *rows in tables(candidate.passage, candidate.lines):
-                for row in rows:
-                    self.above_of[c][row].append(header)
+            self.above_of[c] = stands_under(candidate.passage, candidate.lines)
         return self.above_of[c][i]
 
     def _open(self, rows: Sequence[int]) -> None:

@@ -11,7 +11,7 @@ from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, replaced, tells
 from lantern_proxy.restore.cover import Candidate, term_weight
-from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, tables
+from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, stands_under, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
 from lantern_proxy.restore.salience import Around, likelihood
@@ -170,7 +170,9 @@ def _offer(
     telling = said | (answering or {i for i in lost if tells(candidate.lines[i], mass)})
     shown = _with_heads(candidate, _with_tables(candidate, telling, bears, lost), bears, lost)
     shown = _with_few_words(candidate, shown, lost)
-    told = [candidate.lines[i] for i in sorted(shown or lost)]
+    goes_in = sorted(shown or lost)
+    told, at = [candidate.lines[i] for i in goes_in], {i: n for n, i in enumerate(goes_in)}
+    over = stands_under(candidate.passage, candidate.lines)
     newer = max((old[i] for i in shown or lost if i in old), default=None, key=lambda each: each.turn or math.inf)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None and newer.whole)))
     likely *= PINNED if candidate.passage.pinned else 1.0
@@ -182,4 +184,5 @@ def _offer(
         scope.passages[candidate.row].words,
         newer.mark if newer else "",
         name_chars(candidate.passage),
+        over=tuple(tuple(at[head] for head in over[i] if head in at) for i in goes_in),
     )
