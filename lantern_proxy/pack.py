@@ -152,11 +152,18 @@ def entry_chars(
     return body if opened else body + len(header(passage, session, same_day=same_day))
 
 
-def named(name_chars: int, spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """`spans` of a text, and the name of so many characters before them, unless they begin with it or are none."""
-    if not name_chars or not spans or spans[0][0] < name_chars:
-        return tuple(spans)
-    return (0, name_chars), *spans
+def named(spans: Sequence[tuple[int, int]], names: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """`spans` of a text, and before each the name that it goes with, unless that is shown already.
+
+    names: for each span that of the name before its line, an empty one where there is none
+    """
+    found, last = list[tuple[int, int]](), (0, 0)
+    for span, name in zip(spans, names, strict=True):
+        if name != last and name[0] < name[1] <= span[0]:
+            found.append(name)
+        found.append(span)
+        last = name
+    return tuple(found)
 
 
 def fit(choices: Sequence[Choice], budget_chars: int, session: str = "") -> tuple[str, list[Choice]]:
@@ -197,8 +204,8 @@ class Offer:
     terms: frozenset[str]
     """For diversity."""
     mark: str = ""
-    name_chars: int = 0
-    """Length of a name at the beginning of the text, which stays whatever else of it goes in; 0: there is none."""
+    names: tuple[tuple[int, int], ...] = ()
+    """For each span that of the name before it, which stays whatever else goes in: see named(). (): there are none."""
     spare: bool = False
     """Of one that goes in beside another: only into room that is left."""
     over: tuple[tuple[int, ...], ...] = ()
@@ -347,7 +354,9 @@ def _fitting(
     room_chars -= (len(offer.mark) + 2) * bool(offer.mark)
 
     def led(some: Iterable[int]) -> tuple[tuple[tuple[int, int], ...], int]:
-        spans = named(offer.name_chars, [offer.spans[i] for i in some])
+        order = [*some]
+        spans = tuple(offer.spans[i] for i in order)
+        spans = named(spans, [offer.names[i] for i in order]) if offer.names else spans
         return spans, entry_chars(offer.passage, spans, session, opened=opened, same_day=same_day)
 
     found = led(range(len(offer.spans)))

@@ -292,6 +292,45 @@ def test_heads_are_told_by_indents_marks_and_colons():
         assert heads(passage, lines(passage)) == expected
 
 
+PASTED = """Ana: I can bring the salad and the bread. I need to leave at nine.
+Ben: I will bring chairs from the club. There are 14 of them in the shed.
+Cleo: The door code of the hall is 4471. Please do not give it to anyone outside.
+Ana: Who drives? My car is at the garage until the 12th.
+Ben: I can drive. My van takes 8 people. We should meet at 17:15 at the depot."""
+
+
+@pytest.mark.parametrize("before", ["", "This is what our group wrote:\n\n"])
+def test_of_a_transcript_in_a_message_each_sentence_stands_behind_the_name_of_who_said_it(restorer_of, before):
+    restorer = restorer_of([*OTHERS[:4], (before + PASTED, "Noted."), *OTHERS[4:8]])
+    who = {"nine": "Ana", "14 of": "Ben", "anyone outside": "Cleo", "My car": "Ana", "My van": "Ben", "17:15": "Ben"}
+    seen, cut = set(), 0
+    for budget in range(300, 900, 20):
+        asked = ask(
+            "At what time do we meet, and how many people does the van take?", present="Nothing.", budget=budget
+        )
+        for restored in (restorer.at_compaction(asked), restorer.for_question(asked)):
+            text = restored.text if restored else ""
+            for told, name in who.items():
+                before_it, there, _ = text.partition(told)
+                assert not there or re.findall(r"(Ana|Ben|Cleo):", before_it)[-1:] == [name], text
+                seen.add(told if there else "")
+            cut += "17:15" in text and "I can drive" not in text
+    assert {"My car", "My van", "17:15"} <= seen
+    assert cut
+
+
+def test_a_heading_within_a_message_is_no_name_of_the_lines_below_it(restorer_of):
+    told = "The plan for the fair is here.\nNote: bring the cash box.\nWe leave from gate 12 at 6:40, all of us."
+    restorer = restorer_of([*OTHERS[:4], (told, "Noted."), *OTHERS[4:8]])
+    texts = [
+        restored.text
+        for budget in range(250, 500, 10)
+        if (restored := restorer.for_question(ask("At which gate do we leave?", present="Nothing.", budget=budget)))
+    ]
+    assert any("gate 12" in text and "cash box" not in text for text in texts)
+    assert not any("Note: \u2026" in text for text in texts)
+
+
 BOATS = {"Elk": 411, "Owl": 523, "Fox": 634, "Ibis": 745, "Wren": 856, "Lynx": 967, "Hare": 178, "Moth": 289}
 
 

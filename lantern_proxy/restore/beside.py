@@ -18,7 +18,7 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentences
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import Source, candidate_of, looked_at
+from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, names_of
 from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms
 from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.present import Present
@@ -263,8 +263,9 @@ class Beside:
         if candidate is None or not kept:
             return None
         spans = tuple((candidate.lines[i].start, candidate.lines[i].end) for i in kept)
-        words = self.scope.passages[row].words
-        return pack.Offer(candidate.passage, spans, score, (1.0,) * len(spans), words, spare=spare)
+        words, names = self.scope.passages[row].words, names_of(candidate.passage, candidate.lines)
+        led = tuple(names[i] for i in kept)
+        return pack.Offer(candidate.passage, spans, score, (1.0,) * len(spans), words, names=led, spare=spare)
 
     def _most(self, chars: int) -> Callable[[Candidate], list[int]]:
         """Its lines that say most of what is asked, up to so many characters."""

@@ -179,14 +179,29 @@ def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
     """What of one passage some parts put into the block; and the name before it, as group chats have it."""
     candidate = candidates[taken[0].candidate]
-    said = [candidate.lines[i] for i in sorted(i for part in taken for i in part.lines)]
-    spans = [(line.start, line.end) for line in said]
-    return pack.Choice(candidate.passage, pack.named(name_chars(candidate.passage), spans))
+    said = sorted(i for part in taken for i in part.lines)
+    spans = [(candidate.lines[i].start, candidate.lines[i].end) for i in said]
+    names = names_of(candidate.passage, candidate.lines)
+    return pack.Choice(candidate.passage, pack.named(spans, [names[i] for i in said]))
 
 
 def name_chars(passage: Passage) -> int:
     """Length of the speaker's name in front of the text ("Ana: ..."), as group chats have it; 0 where there is none."""
     return name_before(passage.text) if passage.speaker == "user" else 0
+
+
+def names_of(passage: Passage, lines: Sequence[Line]) -> list[tuple[int, int]]:
+    """For each line the span of the name before it: of its own in a transcript, which a user has from elsewhere, else
+    that of the whole text; an empty one where there is none."""
+    text, first = passage.text, (0, name_chars(passage))
+    found, name, at = list[tuple[int, int]](), first, 0
+    for line in lines if passage.speaker == "user" else ():
+        start = text.rfind("\n", at, line.start) + 1 or at
+        if start > at:
+            own = name_before(text, start)
+            at, name = start, (start, own) if own else name if first[1] else (0, 0)
+        found.append(name)
+    return found or [(0, 0)] * len(lines)
 
 
 class Replaced(NamedTuple):

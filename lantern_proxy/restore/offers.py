@@ -9,7 +9,7 @@ from dataclasses import replace
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, replaced, tells
+from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, names_of, replaced, tells
 from lantern_proxy.restore.cover import Candidate, term_weight
 from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, stands_under, tables
 from lantern_proxy.restore.passages import ReadPassage
@@ -59,7 +59,7 @@ def _later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, f
     """A mark, where it says what is asked, and a later passage that a block shows as much of it with another value.
     People talk of the same things for long."""
     passage, least = offer.passage, coverage(mass, offer.terms)
-    if not shown or least < SAYS_SO or offer.name_chars or passage.speaker not in ("user", "assistant"):
+    if not shown or least < SAYS_SO or name_chars(passage) or passage.speaker not in ("user", "assistant"):
         return ""
     old = Changes(pack.join(passage.text, offer.spans))
     turns = [
@@ -173,6 +173,7 @@ def _offer(
     goes_in = sorted(shown or lost)
     told, at = [candidate.lines[i] for i in goes_in], {i: n for n, i in enumerate(goes_in)}
     over = stands_under(candidate.passage, candidate.lines)
+    names = names_of(candidate.passage, candidate.lines)
     newer = max((old[i] for i in shown or lost if i in old), default=None, key=lambda each: each.turn or math.inf)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None and newer.whole)))
     likely *= PINNED if candidate.passage.pinned else 1.0
@@ -183,6 +184,6 @@ def _offer(
         tuple(sentence_worth(line, mass) for line in told),
         scope.passages[candidate.row].words,
         newer.mark if newer else "",
-        name_chars(candidate.passage),
+        tuple(names[i] for i in goes_in),
         over=tuple(tuple(at[head] for head in over[i] if head in at) for i in goes_in),
     )
