@@ -294,3 +294,28 @@ def test_an_answer_that_the_request_shows_does_not_hide_what_came_of_it(tmp_path
         assert new in [placed.text for placed in lacks.placed]
         assert old not in lacks.text
         restorer.close()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "on", "question"),
+    [
+        ("The Skoda costs 7600 with winter tyres.", "They called: the Skoda is at 7450 now.",
+         ["We drove the Skoda to the lake on Friday.", "The Skoda smells of dog, 6 weeks now."],
+         "What does the Skoda cost?"),
+        ("Dr. Amsel prescribed 20 mg of prednisolone for the rash.", "The prednisolone is down to 10 mg.",
+         ["Prednisolone makes me hungry at 4 in the night.", "I have had prednisolone for 12 days, and no rash."],
+         "How much prednisolone did Dr. Amsel prescribe?"),
+        ("The nightly export runs at 02:00 for the auditors.", "We put the export at 04:30.",
+         ["The export has 12 columns.", "The export took 48 minutes."],
+         "When does the nightly export run?"),
+    ],
+)  # fmt: skip
+def test_what_goes_on_about_a_thing_later_does_not_stand_for_the_value_that_changed(tmp_path, old, new, on, question):
+    said = [(old, "Noted."), *OTHERS[:5], (new, "All right."), *OTHERS[5:12], (on[0], "I see."), *OTHERS[12:20]]
+    said += [(on[1], "I see."), *OTHERS[20:]]
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed(said))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        restored = restorer.for_question(ask(question, present=canonical(f"{old} {question}")))
+        restorer.close()
+    assert new in [placed.text for placed in restored.placed]

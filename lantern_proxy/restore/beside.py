@@ -107,7 +107,7 @@ class Beside:
         self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False
     ) -> list[int]:
         """The row of the newest later message of the user that says something else of what is told at `row`, if any,
-        and of a short one that does.
+        and of a short one that does; one with a value of the same unit before all that go on about it.
 
         What short messages belong to counts, too (restore/context.py), but not where people talk.
         """
@@ -124,16 +124,22 @@ class Beside:
         most = RIVALS if people else SHORT_RIVALS
         rivals, old = [other for other in best(scores, most).tolist() if scores[other] > 0], Changes(text)
         scope.passages.read(rivals)
+
+        def is_alike(other: int) -> bool:
+            flat = scope.passages[other].flat
+            return len(flat) <= MOST_CHARS and old.has_alike(flat)
+
         found = [
             other
-            for other in rivals[:RIVALS]
+            for n, other in enumerate(rivals)
             if (passage := self._passage(other)).speaker == "user"
             and not rare.isdisjoint(scope.passages[other].words)
             and (not people or _name(passage) == name)
+            and (n < RIVALS or is_alike(other))
             and self._says_else(scope.passages[other].flat, old, about, named=people or named)
         ]
         short = [] if people else self._short_of(row, rivals, own_terms(text), about)
-        newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
+        newest = sorted({*found, *short}, key=lambda other: (not is_alike(other), -int(scope.places[other])))
         return newest[:1] + [other for other in newest[1:2] if other in short]
 
     def _short_of(self, row: int, rivals: Sequence[int], said: frozenset[str], about: frozenset[str]) -> list[int]:

@@ -79,6 +79,7 @@ _VALUES = re.compile(
 )
 """A value: what two statements of the same may differ in. The group that matches is its sort."""
 _WORD = re.compile(r"\w+")
+_BEHIND = re.compile(r"\s*(\w+)")
 _PIECE = re.compile(r"\w+|[=,;:()\u2014\u3001\uff0c\uff1b\uff1a]")
 _LINKING = frozenset(
     """
@@ -148,7 +149,19 @@ class Value(NamedTuple):
 class Compared:
     """A sentence as statements are compared. What few comparisons ask for is computed when it is asked for."""
 
-    __slots__ = ("_ended", "_has_words", "_says_so", "_text", "_told", "_words", "every", "frame", "has", "values")
+    __slots__ = (
+        "_ended",
+        "_has_words",
+        "_kinds",
+        "_says_so",
+        "_text",
+        "_told",
+        "_words",
+        "every",
+        "frame",
+        "has",
+        "values",
+    )
 
     def __init__(self, text: str) -> None:
         values: dict[str, set[str]] = {}
@@ -167,6 +180,7 @@ class Compared:
         """The words and values of the sentence as they stand there, and the single words of values, lower case."""
         self._words: frozenset[str] | None = None
         self._has_words: frozenset[str] | None = None
+        self._kinds: frozenset[tuple[str, str, str]] | None = None
         self._told: tuple[Value, ...] | None = None
         self._says_so: bool | None = None
         self._ended: bool | None = None
@@ -184,6 +198,14 @@ class Compared:
         if self._has_words is None:
             self._has_words = self.words | self.every
         return self._has_words
+
+    @property
+    def kinds(self) -> frozenset[tuple[str, str, str]]:
+        """Its values with sort and unit: of a long text this is found sooner than where they stand."""
+        if self._kinds is None:
+            found = [(_plain(match), _sort(match), match.end()) for match in _VALUES.finditer(self._text)]
+            self._kinds = frozenset((value, sort, _unit(self._text, end, sort)) for value, sort, end in found)
+        return self._kinds
 
     @property
     def told(self) -> tuple[Value, ...]:
@@ -205,6 +227,12 @@ class Compared:
         if self._ended is None:
             self._ended = _holds(folded(self._text), _ENDED_SIGNS) and _ENDED.search(self._text) is not None
         return self._ended
+
+
+def _unit(text: str, at: int, sort: str) -> str:
+    """The word right behind a number that ends there."""
+    behind = _BEHIND.match(text, at) if sort == "number" else None
+    return _says(behind.group(1).lower()) if behind else ""
 
 
 def _plain(match: re.Match[str]) -> str:

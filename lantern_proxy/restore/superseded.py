@@ -182,6 +182,11 @@ class Changes:
         later, before = compared(new).values, self._old.values
         return any(later[sort] - before[sort] for sort in later.keys() & before.keys())
 
+    def has_alike(self, new: str) -> bool:
+        """Has it one of the same unit, too: 7450 for 7600, and not "6 weeks", 10 mg for 20 mg?"""
+        kinds = {(sort, unit) for _, sort, unit in self._old.kinds}
+        return any((sort, unit) in kinds for value, sort, unit in compared(new).kinds if value not in self._old.every)
+
     def is_named(self, new: str) -> bool:
         """Does `new` name a value of the older text?"""
         return not compared(new).every.isdisjoint(self._old.every)
