@@ -319,3 +319,16 @@ def test_what_goes_on_about_a_thing_later_does_not_stand_for_the_value_that_chan
         restored = restorer.for_question(ask(question, present=canonical(f"{old} {question}")))
         restorer.close()
     assert new in [placed.text for placed in restored.placed]
+
+
+def test_what_stands_beside_an_answer_that_the_request_holds_is_no_evidence(tmp_path):
+    told = "The deadline for the grant is 12 May.", "Noted."
+    claimed = "Someone claimed the grant deadline is 26 May, but that is wrong.", "Noted."
+    question = "When is the deadline for the grant?"
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed([told, *OTHERS[:9], claimed, *OTHERS[9:]]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        text = restorer.for_question(ask(question, present=canonical(f"{told[0]} {question}"))).text
+        restorer.close()
+    assert claimed[0] in text
+    assert "next to" not in text

@@ -28,8 +28,8 @@ def strong(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask, *, people: bool,
 ) -> list[Candidate]:  # fmt: skip
-    """`candidates` without those that say little of what is asked: much less than the best of `order` does, which a
-    block of the request may show already. Is one there, what bears on no word of the question is left out, too: its
+    """`candidates` without those that say little of what is asked: much less than the best of `order` does, which the
+    request or a block in it may show already. Does it, what bears on no word of the question is left out, too: its
     score is that of what stands beside it.
 
     Least where people talk, who ask in other words; what was said in the turn of the best stays. An agent's session is
@@ -45,12 +45,14 @@ def strong(
         first = _first(candidates, scope, mass, order)
         least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(first)
         told = scope.passages[first].passage
+        best, lost = scope.passages[order[0]], {candidate.row for candidate in candidates}
+        is_shown = bool(ask.shown) or (order[0] not in lost and not ends_asking(best.flat))
 
         def is_strong(candidate: Candidate) -> bool:
             row, passage = candidate.row, candidate.passage
             held = coverage(mass, scope.passages[row].words)
             near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
-            bears = people or not ask.shown or held > 0 or near
+            bears = people or not is_shown or held > 0 or near
             together = (passage.session, passage.turn) == (told.session, told.turn)  # what was said to it
             is_told = held >= SURELY or together or passage.pinned
             return is_told or (bears and evidence.score(row) >= least)
