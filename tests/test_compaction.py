@@ -1048,6 +1048,22 @@ def test_a_history_in_one_text_with_the_next_question_behind_it_is_a_turn_of_its
     assert chat.turn("and now?", "Now it is over.").session.id == chat.session
 
 
+@pytest.mark.parametrize(
+    "how", ["transcript under another system prompt", "transcript in one message, no system prompt"]
+)
+@pytest.mark.parametrize("rows", [100, 4_000])
+def test_a_transcript_that_begins_with_a_long_listing_is_a_side_call_and_its_summary_leads_back(how, rows):
+    chat = Chat(Lab(), tools=TOOLS)
+    listing = "\n".join(f"machine {row} of hall {row % 7} answers" for row in range(rows))
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        chat.turn(said if n else f"{said}\n{listing}", answer)
+    side = chat.summarise(how, summary_of("zephyr", 4))
+    assert (side.event, side.session.parent) == ("side", chat.session), side.link.why
+    chat.history = [user(summary_of("zephyr", 4))]
+    step = chat.turn("And what do we do next?", "The fifth of them.")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
 @pytest.mark.parametrize("asked", ["Summarise the conversation above.", "Now give this chat a title of five words."])
 def test_a_task_behind_a_history_in_one_text_is_no_turn_of_the_session_that_an_id_names(asked):
     chat = talk(Lab(), "en", named=True, tools=False, others=0)

@@ -17,8 +17,8 @@ Trace = tuple[dict[Any, set[str]], str | bytes]
 
 PROBE_CHARS = starts.CHARS
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
-QUOTED_CHARS = 20_000
-"""How much of a text is searched for others within it."""
+_ENDS_CHARS = 20_000
+"""How much of a text, at each end, is searched for others within it."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """The vocabulary of a session is taken from so many of its texts, the last, and so many characters of each."""
 NAMED_CHARS = 4_000
@@ -146,11 +146,16 @@ def quoted(known: Known, texts: Sequence[str]) -> list[str]:
     if known.sought.room <= 0:
         known.sought = Starts(known.by_start)
     for text in texts:
-        for _, start in known.sought.within(text[: QUOTED_CHARS + PROBE_CHARS - 1], known.by_start):
+        for _, start in known.sought.within(ends_of(text), known.by_start):
             for sid in known.by_start[start]:
                 hits[sid] += 1
     alive = [sid for sid in hits if sid in known.sessions]
     return sorted(alive, key=lambda sid: (hits[sid], known.sessions[sid].last_seen_at), reverse=True)
+
+
+def ends_of(text: str) -> str:
+    """A text, or both ends of a long one: a transcript may begin with a listing, and ends in what was said last."""
+    return text if len(text) <= 2 * _ENDS_CHARS else f"{text[:_ENDS_CHARS]}\n{text[-_ENDS_CHARS:]}"
 
 
 def searched(texts: Sequence[str]) -> Sequence[str]:

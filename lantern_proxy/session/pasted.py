@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 
 from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history.text import shared_front
-from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS
+from lantern_proxy.session.known import PROBE_CHARS, ends_of
 
 PROBE_TEXT_CHARS = 400
 """Characters of a text that are looked for where its beginning was found."""
@@ -67,8 +67,8 @@ def is_told(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
 
 
 def _is_told(asked: str, answer: str, text: str) -> bool:
-    searched = text[:QUOTED_CHARS]
-    for at in _places(asked, searched) if asked and answer else ():
+    text = ends_of(text)
+    for at in _places(asked, text) if asked and answer else ():
         name = _NEXT_NAME.match(text, at + len(asked))
         if name and text.startswith(answer, name.end()) and _NAMED.search(text[max(0, at - _BETWEEN_CHARS) : at]):
             return True
@@ -108,10 +108,10 @@ def _speakers(
     looks:  see _Pieces.longest_here()
     short:  see _short(); these only count between two pieces
     """
-    searched = text[:QUOTED_CHARS]
+    text = ends_of(text)
     found = [
         (at, at + chars, who)
-        for at, start in starts.within(searched, pieces)
+        for at, start in starts.within(text, pieces)
         for who, some in pieces[start].items()
         if text.startswith(some.front, at) and (chars := some.longest_here(text[at : at + PROBE_TEXT_CHARS], looks))
     ]
