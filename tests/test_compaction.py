@@ -1477,6 +1477,16 @@ def test_what_stands_for_what_was_lost_is_a_summary_and_no_message_that_a_window
     assert verdict.question_in(request) == "Which of them is due first?"
 
 
+@pytest.mark.parametrize(("left", "event"), [(4, "window"), (None, "turn")])
+def test_what_a_client_shows_in_front_of_all_that_was_said_before_is_asked(left, event):
+    chat = talk(Lab(), "en", named=False, tools=False, others=2)
+    shown = [user("Which of them is due first?"), *chat.history[-(left or 0) :]]
+    step = chat.send(shown)
+    request = wire.read(json.dumps({"messages": chat.wire(shown)}).encode())
+    assert (step.event, step.session.id) == (event, chat.session), step.link.why
+    assert step.verdict.question_in(request) == "Which of them is due first?"
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_window_that_leaves_nothing_but_a_call_and_its_result_has_its_block_behind_them(named):
     chat = talk(Lab(), "en", named=named, tools=True, others=2)

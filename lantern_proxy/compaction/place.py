@@ -46,13 +46,21 @@ def question(request: Request, kept: Sequence[str | None] = ()) -> int | None:
     """Index of the user text that waits for an answer: the last message, but for system messages behind it and the
     beginning of an answer.
 
-    kept: what the session held of each message. A text that it held, behind a new one, is a note of its client's.
+    kept: what the session held of each message. A text that it held, behind a new one, is a note of its client's, and
+    one that ends in its last answer may show what is asked in front of what was said before.
     """
     messages = request.messages
     at = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role not in SYSTEM), None)
     if at is not None and is_begun_answer(messages[: at + 1]):
-        at -= 1
+        at = _asked_in_front(messages, kept, at) or at - 1
     if at is None or not is_spoken(messages[at]):
         return None
     is_note = at > 0 and bool(kept) and kept[at] is not None and kept[at - 1] is None and is_spoken(messages[at - 1])
     return at - 1 if is_note else at
+
+
+def _asked_in_front(messages: Sequence[Message], kept: Sequence[str | None], last: int) -> int | None:
+    """The newest text of a user that the session did not hold, in front of an answer that it held, the last message."""
+    if not kept or kept[last] is None:
+        return None
+    return next((at for at in range(last - 1, -1, -1) if kept[at] is None and is_spoken(messages[at])), None)
