@@ -117,14 +117,14 @@ class Stored:
         self.lab = Lab()
         self.ids = (f"ses_{n}" for n in itertools.count(1))
 
-    def ask(self, said: str, before: str = "") -> Step:
-        data = {"input": [user(said)], "previous_response_id": before or None}
+    def ask(self, said: str, before: str = "", **more: object) -> Step:
+        data = {"input": [user(said)], "previous_response_id": before or None, **more}
         request = responses.read(json.dumps(data).encode())
         return follow(self.lab.known, request, Identity(), now=self.lab.now, new_id=lambda: next(self.ids))
 
-    def turn(self, said: str, before: str = "") -> tuple[Step, str]:
+    def turn(self, said: str, before: str = "", **more: object) -> tuple[Step, str]:
         """The request, and what its answer is called."""
-        step = self.ask(said, before)
+        step = self.ask(said, before, **more)
         number = self.lab.call_id()
         content = [{"type": "output_text", "text": f"{said} That is noted."}]
         output = [{"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
@@ -143,6 +143,23 @@ class Stored:
     @staticmethod
     def shows(step: Step) -> list[str]:
         return [e.message.text for e in step.session.head if not e.produced]
+
+
+@pytest.mark.parametrize("form", [
+    {}, {"instructions": "Answer in one word."}, {"tools": [{"type": "function", "name": "look_up", "parameters": {}}]},
+], ids=["nothing", "orders", "tools"])  # fmt: skip
+@pytest.mark.parametrize(
+    "said", ["Which part do I need?", "Summarise our conversation so far.", "Give this chat a title."]
+)
+def test_whatever_is_added_to_a_conversation_that_the_upstream_holds_is_its_next_turn(form, said):
+    stored, tools = Stored(), [{"type": "function", "name": "read_file", "parameters": {}}]
+    whole = {"conversation": "conv_71", "instructions": "You look after pumps.", "tools": tools}
+    first, _ = stored.turn("Here is the manual of the pump.", **whole)
+    stored.turn("Read it.", **whole)
+    for step, _ in (stored.turn(said, conversation={"id": "conv_71"}, **form), stored.turn("Go on.", **whole)):
+        assert (step.event, step.session.id) == ("turn", first.session.id), step.link.why
+    other, _ = stored.turn("Which part do I need?", **(whole | {"conversation": "conv_72"}))
+    assert (other.event, other.session.id == first.session.id) == ("new", False)
 
 
 def test_who_begin_behind_one_stored_answer_have_conversations_of_their_own():

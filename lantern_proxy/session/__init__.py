@@ -112,13 +112,17 @@ def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[s
 
 
 def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
-    """A request that continues a stored response holds only what is new: the id alone says where."""
+    """A request that continues a stored response, or adds to a conversation that the upstream holds, says only what is
+    new: the id alone says where."""
     for name, value in ids:
         if name in STORED_IDS:
             for session in map(known.sessions.__getitem__, known.by_id.get(value, ())):
                 if begins_behind(session, value) or is_let_go(session, value):
                     return Link(why="another conversation behind a stored answer", parent=session.id)
                 return Link(session=session, why=STORED)
+        family = known.by_family.get(value, ()) if name == "conversation" else ()
+        if mains := [s for sid in family if not (s := known.sessions[sid]).side]:
+            return Link(session=mains[-1], why=STORED)
     return None
 
 
