@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -481,3 +482,18 @@ def nanobot(job: Job) -> list[str]:
         if i in OVERFLOWS:
             job.run([*command, "/compact"], {})
     return answers
+
+
+def command_code(job: Job) -> list[str]:
+    """`command-code -p`, then with `--continue`, by a provider of its own. It keeps the newest 30,000 tokens beside its
+    summary, so that a rule of dots stands in front of each line.
+    """
+    folder = job.home / ".commandcode"
+    folder.mkdir()
+    models = {"scripted": {"contextWindow": 50_000, "maxOutput": 4_000}}
+    provider = {"api": "openai-completions", "baseURL": f"{job.url}/v1", "apiKey": "$SCRIPTED_KEY", "models": models}
+    (folder / "providers.json").write_text(json.dumps({"provider": {"scripted": provider}}))
+    env = {"CMD_LOCAL_ONLY": "1", "COMMAND_CODE_API_KEY": "dummy", "SCRIPTED_KEY": "dummy-command-code"}
+    options = ["-m", "scripted/scripted", "--yolo", "--trust", "--skip-onboarding", "--no-auto-update", "--no-skills"]
+    lines = tuple(f"{'.' * 40_000}\n{line}" for line in job.lines)
+    return _runs(replace(job, lines=lines), ["command-code", *options], env, asks="-p")

@@ -9,7 +9,7 @@ from clients.programs import program
 COMPACTED, WINDOW, CLEARED = frozenset({"compacted"}), frozenset({"window"}), frozenset({"cleared"})
 
 LIBRARIES = (
-    "openai==3.54.0", "anthropic==2.12.0", "langchain==1.4.7", "langchain-openai==1.6.7", "openai-agents==0.24.0",
+    "openai==3.54.0", "anthropic==2.12.0", "langchain==1.5.2", "langchain-openai==1.6.7", "openai-agents==0.24.0",
     "pydantic-ai-slim[openai]==2.68.0", "langgraph==1.2.22",
 )  # fmt: skip
 """Python libraries that install in seconds and agree with each other: one environment for all of them."""
@@ -56,6 +56,8 @@ _BEEAI_JS = (
 _NANOCODER = ("@nanocollective/nanocoder@1.30.0", "node@22.23.3")
 _PYDANTIC_HARNESS = ("pydantic-ai-harness==0.62.0", "pydantic-ai-slim[openai]==2.62.0")
 _FAST_AGENT = ("fast-agent-mcp==0.10.48",)
+_COPILOTKIT = ("@copilotkit/runtime@1.75.0", "openai@4.104.0", "@anthropic-ai/sdk@0.57.0")
+_TIMBAL = ("timbal==2.8.0",)
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -137,7 +139,7 @@ CLIENTS = (
     ),
     Client(
         name="haystack", family="Haystack", protocol="chat", losses=CLEARED,
-        pip=("haystack-ai==3.4.0",), drive=program("haystack_agent.py"),
+        pip=("haystack-ai==3.4.1",), drive=program("haystack_agent.py"),
     ),
     Client(
         name="semantic-kernel", family="Semantic Kernel", protocol="chat", losses=COMPACTED, compactions=3,
@@ -149,15 +151,15 @@ CLIENTS = (
     ),
     Client(
         name="agentscope", family="AgentScope", protocol="chat", losses=COMPACTED,
-        pip=("agentscope==2.0.10",), drive=program("agentscope_agent.py"),
+        pip=("agentscope==2.0.11",), drive=program("agentscope_agent.py"),
     ),
     Client(
         name="codex", family="Codex CLI", protocol="responses", losses=COMPACTED,
-        npm=("@openai/codex@0.169.0",), drive=agents.codex,
+        npm=("@openai/codex@0.171.0",), drive=agents.codex,
     ),
     Client(
         name="codex-openai", family="Codex CLI", protocol="responses", losses=COMPACTED, shares="codex",
-        npm=("@openai/codex@0.169.0",), drive=agents.codex_openai,
+        npm=("@openai/codex@0.171.0",), drive=agents.codex_openai,
     ),
     Client(
         name="claude-code", family="Claude Code", protocol="messages", losses=COMPACTED, full_tokens=190_000,
@@ -386,7 +388,7 @@ CLIENTS = (
     ),
     Client(
         name="openhands", family="OpenHands", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 12),
-        pip=("openhands-sdk==1.53.0", "litellm==1.100.0"), drive=program("openhands_agent.py"),
+        pip=("openhands-sdk==1.58.2", "litellm==1.100.0"), drive=program("openhands_agent.py"),
     ),
     Client(
         name="mistral-vibe", family="Mistral Vibe", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 12),
@@ -576,8 +578,12 @@ CLIENTS = (
         npm=("@anthropic-ai/claude-agent-sdk@0.3.332",), drive=program("claude_agent.mjs"),
     ),
     Client(
-        name="copilotkit", family="CopilotKit", protocol="chat", losses=WINDOW, compactions=3,
-        npm=("@copilotkit/runtime@1.75.0", "openai@4.104.0"), drive=program("copilotkit_adapter.mjs"),
+        name="copilotkit", family="CopilotKit", protocol="chat", losses=WINDOW, compactions=3, shares="copilotkit",
+        npm=_COPILOTKIT, drive=program("copilotkit_adapter.mjs", "openai"),
+    ),
+    Client(
+        name="copilotkit-anthropic", family="CopilotKit", protocol="messages", losses=WINDOW, compactions=3,
+        shares="copilotkit", npm=_COPILOTKIT, drive=program("copilotkit_adapter.mjs", "anthropic"),
     ),
     Client(
         name="pydantic-ai-harness", family="pydantic-ai", protocol="chat", losses=COMPACTED, compactions=2,
@@ -611,5 +617,26 @@ CLIENTS = (
         name="fast-agent-messages", family="fast-agent", protocol="messages", losses=COMPACTED, compactions=2,
         python=(3, 13), full_tokens=190_000, limit_s=600, shares="fast-agent", pip=_FAST_AGENT,
         drive=program("fast_agent_chat.py", "anthropic.claude-sonnet-4-5?compaction=client"),
+    ),
+    Client(
+        name="wayflow", family="WayFlow", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 12),
+        pip=("wayflowcore==26.3.1",), drive=program("wayflow_agent.py"),
+    ),
+    Client(
+        name="command-code", family="Command Code", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
+        npm=("command-code@1.64.0", "@opentelemetry/semantic-conventions@1.37.0", "node@22.23.3"),
+        drive=agents.command_code,
+    ),
+    Client(
+        name="agent-kit", family="AgentKit", protocol="chat", losses=WINDOW, compactions=3,
+        npm=("@inngest/agent-kit@0.13.2",), drive=program("agent_kit_agent.mjs"),
+    ),
+    Client(
+        name="timbal", family="Timbal", protocol="responses", losses=COMPACTED, compactions=2, python=(3, 12),
+        shares="timbal", pip=_TIMBAL, drive=program("timbal_agent.py", "summary"),
+    ),
+    Client(
+        name="timbal-turns", family="Timbal", protocol="responses", losses=WINDOW, compactions=3, python=(3, 12),
+        shares="timbal", pip=_TIMBAL, drive=program("timbal_agent.py", "turns"),
     ),
 )  # fmt: skip

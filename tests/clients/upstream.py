@@ -124,6 +124,8 @@ class Script:
         texts = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text]
         said = [(role, text) for role, text in texts if role != "system"] or [("user", text) for _, text in texts[-1:]]
         role, last = said[-1] if said else ("user", "")
+        if role == "assistant":  # what is asked stands in front of what was said before
+            role, last = said[0]
         turn = self._turn(said)
         full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
         tokens = self.full_tokens if full else 2_000
@@ -133,7 +135,9 @@ class Script:
         if "</response>" in last:
             return _in_tags(last, spoken)
         instructions = next((text for role, text in heard.said if role == "system"), "")
-        if heard.tools and not _SUMMARISER.match(instructions):
+        if not heard.tools and len(texts) > 1 and all(role == "user" for role, _ in texts):
+            instructions = texts[0][1]  # what they are about stands behind them, in parts of its own
+        elif heard.tools and not _SUMMARISER.match(instructions):
             instructions = ""
         if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
             instructions = ""

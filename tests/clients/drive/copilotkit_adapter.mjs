@@ -1,4 +1,5 @@
-// CopilotKit's adapter for OpenAI, as its runtime calls it: of all messages, the newest that fit its tokens are sent.
+// CopilotKit's adapter for OpenAI or, by its argument, for Anthropic, as its runtime calls it: of all messages, the newest
+// that fit its tokens are sent.
 import { exec } from "node:child_process";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -8,17 +9,23 @@ import { promisify } from "node:util";
 const require = createRequire(process.env.CLIENT_FOLDER + "/package.json");
 const runtime = require.resolve("@copilotkit/runtime");
 const messageTypes = path.join(path.dirname(runtime), "graphql/types/converted/index.cjs"); // it does not export them
-const { OpenAIAdapter } = require(runtime);
+const { AnthropicAdapter, OpenAIAdapter } = require(runtime);
 const { ActionExecutionMessage, ResultMessage, TextMessage } = require(messageTypes);
-const { default: OpenAI } = await import(pathToFileURL(require.resolve("openai")));
+const load = async (name) => (await import(pathToFileURL(require.resolve(name)))).default;
 const job = JSON.parse(await new Response(process.stdin).text());
 const run = promisify(exec);
 
-const adapter = new OpenAIAdapter({
-  openai: new OpenAI({ baseURL: job.url + "/v1", apiKey: "sk-dummy-copilotkit" }),
-  model: "gpt-5-mini",
-  maxInputTokens: 300,
-});
+const makers = {
+  async openai() {
+    const openai = new (await load("openai"))({ baseURL: job.url + "/v1", apiKey: "sk-dummy-copilotkit" });
+    return new OpenAIAdapter({ openai, model: "gpt-5-mini", maxInputTokens: 300 });
+  },
+  async anthropic() {
+    const anthropic = new (await load("@anthropic-ai/sdk"))({ baseURL: job.url, apiKey: "dummy-copilotkit" });
+    return new AnthropicAdapter({ anthropic, model: "claude-sonnet-4-5", maxInputTokens: 360 });
+  },
+};
+const adapter = await makers[process.argv[2]]();
 const parameters = { type: "object", properties: { command: { type: "string" } }, required: ["command"] };
 const shell = { name: "shell", description: "Runs a command.", jsonSchema: JSON.stringify(parameters) };
 
