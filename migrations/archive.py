@@ -263,3 +263,22 @@ def m011_anchors(db: Database) -> None:
 def m012_persons(db: Database) -> None:
     # Whom a session's client named, as a fingerprint: what another named person said is not theirs.
     db.execute("ALTER TABLE heads ADD COLUMN person TEXT NOT NULL DEFAULT ''")
+
+
+@migrations()
+def m013_uncut(db: Database) -> None:
+    for statement in _M013_UNCUT:
+        db.execute(statement)
+
+
+_M013_UNCUT = (
+    # The key's columns come first: else SQLite 3.40 takes `project` for NULL when it checks the file, and the file for
+    # damaged.
+    "ALTER TABLE uncut RENAME TO uncut_before",
+    """CREATE TABLE uncut (
+        tenant TEXT NOT NULL, session TEXT NOT NULL, key TEXT NOT NULL, project TEXT NOT NULL, PRIMARY KEY (tenant,
+        session, key), FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE)
+        STRICT, WITHOUT ROWID""",
+    "INSERT INTO uncut (tenant, session, key, project) SELECT tenant, session, key, project FROM uncut_before",
+    "DROP TABLE uncut_before",
+)

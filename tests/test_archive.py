@@ -868,16 +868,17 @@ def test_pythons_own_sqlite_serves_where_pysqlite3_is_missing(archive: Archive) 
         sys.modules["pysqlite3"] = None
         from test_archive import *
         with Archive(sys.argv[1]) as archive:
-            archive.write([record(1, "second")])
+            archive.write([record(1, "second"), record(2, "to be cut", passages=(), uncut=(filed(2, "").key,))])
             print(archive.vectors, len(archive.of(MINE).search("message second")), len(archive.of(MINE).messages("s1")))
             print([f.name for f in archive.check() if not f.ok])
             print(*archive.degraded)
+        backup(Path(sys.argv[1]), Path(sys.argv[1] + ".copy"))  # is checked, and refused where it is damaged
         """,
         str(archive.path),
     )
     results, findings, degraded = (done.stdout + "\n").split("\n")[:3]
-    assert results in ("False 2 2", "True 2 2"), done.stderr  # True where this Python's sqlite3 loads extensions
-    assert (findings, degraded != "") in (("['vectors']", True), ("[]", False))
+    assert results in ("False 2 3", "True 2 3"), done.stderr  # True where this Python's sqlite3 loads extensions
+    assert (findings, degraded != "", done.returncode) in (("['vectors']", True, 0), ("[]", False, 0)), done.stderr
 
 
 # requests, feedback, pruning

@@ -275,7 +275,7 @@ def test_the_commands_say_what_they_did(archive, tmp_path):
 def test_what_was_not_cut_into_passages_yet_still_waits_for_it_when_it_is_recovered(archive, tmp_path):
     with Archive(archive) as opened:
         with opened.writing() as db:
-            db.conn.execute("INSERT INTO uncut SELECT tenant, '', session, key FROM messages LIMIT 7")
+            db.conn.execute("INSERT INTO uncut SELECT tenant, session, key, '' FROM messages LIMIT 7")
         waiting = opened.uncut()
     recover(archive, tmp_path / "new.db")
     with Archive(tmp_path / "new.db") as saved:
