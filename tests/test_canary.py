@@ -14,7 +14,9 @@ from test_archive import MINE, OTHER, block, filed, passage, passed_over, record
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ForgetRule, PruneRule, words
+from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.transfer import take_in
+from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Placed
 
 PACKAGE = Path(chunk.__file__).parent
@@ -228,6 +230,7 @@ def _remove(archive: Archive, mine) -> None:
     rows = [(tenant, "s30", id_, np.ones(4, np.float32)) for tenant, id_, _ in archive.unembedded(50)]
     archive.add_vectors("m", 4, rows)
     mine.prune(PruneRule(older_than_s=1.0), now=1e12)
+    retain(archive, PrivacyConfig(keep_days=1), now=1e12)
 
 
 def tenanted(archive: Archive) -> set[str]:

@@ -15,7 +15,7 @@ from scripted import Upstream, ask, body, config_for, echo, http, raw_of, servin
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt, Record, SessionRow
 from lantern_proxy.archive.raw import occurrences
-from lantern_proxy.archive.retention import retain, would_retain
+from lantern_proxy.archive.retention import leap, retain, would_retain
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.config.safety import PrivacyConfig
@@ -452,6 +452,41 @@ def test_what_is_too_old_or_too_much_goes_oldest_first(aged, keep, left):
     (tenant,) = archive.tenants()
     assert (tenant.messages, tenant.sessions) == (left, left)
     assert {row.id for row in archive.of(tenant.id).sessions()} == {f"s{day}" for day in range(left)}
+
+
+def test_a_clock_that_leaps_ahead_removes_nothing_unless_it_stays_there(aged, caplog):
+    archive, now = aged
+    keep, day = PrivacyConfig(keep_days=30), 86_400
+    for at in (now, now + 600, now + 10 * day):  # what a machine that was turned off for a week shows, too
+        assert leap(archive, now=at) is None
+        retain(archive, keep, now=at)
+    assert archive.tenants()[0].messages == 20
+
+    later = now + 20_000 * day
+    assert would_retain(archive, keep, now=later).messages == 0
+    for at in (later, later + 600):
+        retain(archive, keep, now=at)
+        assert leap(archive, now=at).by_s == 19_990 * day  # type: ignore[union-attr]
+    assert caplog.text.count("the clock went ahead by 19,990 days at once") == 1
+    retain(archive, PrivacyConfig(keep_messages=15), now=later)  # by their order, and not by the clock
+    assert archive.tenants()[0].messages == 15
+
+    retain(archive, keep, now=now + 11 * day)  # set right
+    assert leap(archive, now=now + 11 * day) is None
+    retain(archive, keep, now=later)
+    retain(archive, keep, now=later + 4 * day)  # it stayed
+    assert archive.tenants() == []
+
+
+def test_prune_and_doctor_tell_of_a_clock_that_leapt_ahead(lantern, tmp_path):
+    run, config, _ = lantern
+    with Archive(config.archive.path) as archive:
+        retain(archive, PrivacyConfig(keep_days=1), now=1.7e9)
+    (tmp_path / "c.yaml").write_text("privacy: {keep_days: 1}\n")
+    told = run("prune", "--retention", "--yes", "--json", "--config", tmp_path / "c.yaml")
+    assert (json.loads(told.stdout)["messages"], "may be wrong: nothing goes by its age" in told.stderr) == (0, True)
+    found = map(json.loads, run("doctor", "--offline", "--json", "--config", tmp_path / "c.yaml").stdout.splitlines())
+    assert [row["state"] for row in found if row["name"] == "retention"] == ["warn"]
 
 
 def test_an_archive_that_is_too_large_shrinks_below_its_limit(aged):

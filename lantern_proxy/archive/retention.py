@@ -1,13 +1,26 @@
 """How long and how much is kept: what is older, or too much, is removed, oldest first."""
 
+import json
+import logging
+from dataclasses import dataclass
 from typing import Protocol
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.prune import Advance
+from lantern_proxy.archive.rows import dumps
 from lantern_proxy.archive.values import PruneReport, PruneRule
+
+log = logging.getLogger("lantern.archive")
 
 _ROUNDS = 8
 _DAY_S = 86_400.0
+_LEAP_S = 14 * _DAY_S
+"""A clock that is further ahead of the last round may be wrong, and all that is kept is old by it."""
+_DOUBT_S = 3 * _DAY_S
+"""So long afterwards nothing goes by its age: time to set the clock right."""
+_LAST = "SELECT value FROM settings WHERE tenant = '' AND name = 'retained'"
+_NOTE = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'retained', ?)"
+"""A round of keep_days: when it was, when the clock leapt last, and how far."""
 
 
 class Keep(Protocol):
@@ -21,10 +34,35 @@ class Keep(Protocol):
     def keep_messages(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Leap:
+    """The clock went so far ahead at once that it may be wrong; or nothing ran for so long. Nothing goes by its age."""
+
+    at: float
+    """By that clock."""
+    by_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"the clock went ahead by {self.by_s / _DAY_S:,.0f} days at once and may be wrong: nothing goes by its age "
+            f"(privacy.keep_days) for {_DOUBT_S / _DAY_S:.0f} days"
+        )
+
+
+def leap(archive: Archive, *, now: float) -> Leap | None:
+    """That of the clock since the last round, or one of which it is not long ago."""
+    with archive.reading() as db:
+        row = db.execute(_LAST).fetchone()
+    last, at, by_s = json.loads(row[0]) if row else (now, 0.0, 0.0)
+    if now - last > _LEAP_S:
+        return Leap(now, now - last)
+    return Leap(at, by_s) if 0 <= now - at <= _DOUBT_S else None
+
+
 def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
     """Remove what `keep` no longer wants, of all tenants; what was removed. Pinned passages stay."""
     total = PruneReport()
-    if keep.keep_days:
+    if keep.keep_days and not _is_doubtful(archive, now):
         total += _older(archive, now - keep.keep_days * _DAY_S, now, advance)
     if keep.keep_messages:
         for tenant in archive.tenants():
@@ -44,7 +82,7 @@ def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambd
 
 def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
     """What retain() would remove, about so: of keep_mb what its first round takes. Reads only."""
-    everywhere = [now - keep.keep_days * _DAY_S] if keep.keep_days else []
+    everywhere = [now - keep.keep_days * _DAY_S] if keep.keep_days and leap(archive, now=now) is None else []
     if keep.keep_mb and (cutoff := cutoff_of_size(archive, keep.keep_mb)) is not None:
         everywhere.append(cutoff)
     total = PruneReport()
@@ -55,6 +93,16 @@ def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
         if cutoffs:
             total += mine.prune(PruneRule(older_than_s=max(0.0, now - max(cutoffs))), now=now, dry_run=True)
     return total
+
+
+def _is_doubtful(archive: Archive, now: float) -> bool:
+    """May the clock be wrong? This round is noted."""
+    found = leap(archive, now=now)
+    with archive.writing() as db:
+        db.execute(_NOTE, (dumps([now, found.at, found.by_s] if found else [now, 0.0, 0.0]),))
+    if found and found.at == now:
+        log.warning("archive %s: %s; see `lantern doctor`", archive.path, found)
+    return found is not None
 
 
 def cutoff_of_size(archive: Archive, keep_mb: int) -> float | None:

@@ -234,7 +234,7 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
     """Remove what the config no longer wants."""
     import time
 
-    from lantern_proxy.archive.retention import retain, would_retain
+    from lantern_proxy.archive.retention import leap, retain, would_retain
 
     config = settings.load()
     keep = config.privacy
@@ -242,6 +242,8 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
         raise click.ClickException("nothing is to go: set privacy.keep_days, keep_mb or keep_messages")
     with settings.open(write=not dry_run) as archive:
         now = time.time()
+        if keep.keep_days and (leapt := leap(archive, now=now)):
+            click.echo(f"{leapt}; where it is right, wait, or `lantern prune --older-than`", err=True)
         if dry_run or not yes:
             would = would_retain(archive, keep, now=now)
         if dry_run:

@@ -130,6 +130,7 @@ def _rerankers(config: Config) -> Iterator[Diagnosis]:
 
 def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
     from lantern_proxy.archive import Archive, ArchiveError
+    from lantern_proxy.archive.retention import leap
 
     path = config.archive.path
     try:
@@ -141,6 +142,9 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
         ) as archive:
             yield _there(path)
             yield _clock(max((tenant.last_at for tenant in archive.tenants()), default=0.0))
+            if config.privacy.keep_days and (leapt := leap(archive, now=time.time())):
+                remedy = "set the clock (timedatectl); where it is right, wait, or `lantern prune --older-than`"
+                yield Diagnosis("retention", "warn", str(leapt), remedy)
             for found in archive.check():
                 state: State = "ok" if found.ok else "warn" if found.name in ("vectors", "mode", "disk") else "bad"
                 yield Diagnosis(found.name, state, found.detail, found.remedy)
