@@ -1,6 +1,7 @@
 """`lantern reindex` makes the full-text index anew while a proxy writes, and goes on where it was stopped."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from scripted import Upstream, body, config_for, http, serving, wait_for
 from test_archive import MINE, passage, record, transactions
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, PruneRule
+from lantern_proxy.archive import Archive, ArchiveError, PruneRule
 from lantern_proxy.cli import main as cli
 
 PASSAGES = 1_200
@@ -79,6 +80,26 @@ def test_where_it_was_stopped_it_goes_on_and_searches_find_meanwhile_what_is_the
         told.clear()
         again.rebuild_fts(told.append)  # it was done: the next one makes it anew
         assert sum(told) == PASSAGES
+
+
+def test_on_a_full_disk_the_index_stays_as_it_is(archive, monkeypatch):
+    usage = shutil.disk_usage(archive.path.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
+    with pytest.raises(ArchiveError, match=r"1,000,000 bytes are free, [0-9,]+ are needed; free some space"):
+        archive.rebuild_fts()
+    assert is_sound(archive)
+
+
+def test_an_error_in_the_middle_says_how_to_go_on_and_so_does_the_check(archive):
+    def fill(_: int) -> None:
+        raise ArchiveError("the disk is full", retry=True)
+
+    with pytest.raises(ArchiveError, match="disk is full; searches lack passages until `lantern reindex` is run again"):
+        archive.rebuild_fts(fill)
+    (told,) = [found for found in archive.check() if found.name == "fts"]
+    assert (told.ok, told.remedy) == (False, "run `lantern reindex`")
+    archive.rebuild_fts()
+    assert is_sound(archive)
 
 
 def test_what_is_not_in_the_index_yet_may_be_corrected_and_removed(archive):

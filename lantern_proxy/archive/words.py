@@ -1,11 +1,12 @@
 """The words by which passages are found, made anew while others read and write: the full-text index, tags and terms."""
 
 import contextlib
+import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lantern_proxy.archive.connections import Connections
-from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.file import WAL_LEFT_BYTES, ArchiveError
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.prune import Advance, paced, shares
 from lantern_proxy.archive.rows import PASSAGE, dumps, exact, lines, to_passage
@@ -20,6 +21,7 @@ _IS_BEGUN = "SELECT value FROM settings WHERE tenant = '' AND name = 'reindexing
 _BEGUN = "INSERT INTO settings (tenant, name, value) VALUES ('', 'reindexing', '')"
 _DONE = "DELETE FROM settings WHERE tenant = '' AND name = 'reindexing'"
 _EMPTY = "INSERT INTO passages_fts (passages_fts) VALUES ('delete-all')"
+_INDEX_BYTES = "SELECT ifnull(sum(length(block)), 0) FROM passages_fts_data"
 _NEWEST_IS_THERE = """SELECT ifnull((SELECT max(id) FROM passages) IN (SELECT id FROM passages_fts_docsize), 1)
     OR EXISTS (SELECT 1 FROM settings WHERE tenant = '' AND name = 'reindexing')"""
 _LACKING = "SELECT id FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize) ORDER BY id DESC"
@@ -63,14 +65,37 @@ def rebuild(connections: Connections, advance: Advance) -> None:
     """Empty the index and fill it again, newest passages first, in short transactions; searches find what is there.
 
     Where it was stopped, the next call goes on. advance: told of passages that are found again
+    Raises ArchiveError; where the disk has no room for it, the index stays as it is.
     """
+    with connections.reading() as db:
+        is_begun = db.execute(_IS_BEGUN).fetchone() is not None
+    if not is_begun:
+        _refuse_full_disk(connections)
     with connections.writing(again=True) as db:
         if db.execute(_IS_BEGUN).fetchone() is None:
             db.execute(_EMPTY)
             db.execute(_BEGUN)
-    _add_lacking(connections, advance)
-    with connections.writing() as db:
-        db.execute(_DONE)
+    try:
+        _add_lacking(connections, advance)
+        with connections.writing() as db:
+            db.execute(_DONE)
+    except ArchiveError as error:
+        told = f"{error}; searches lack passages until `lantern reindex` is run again, which goes on"
+        raise ArchiveError(told, retry=error.retry) from error
+
+
+def _refuse_full_disk(connections: Connections) -> None:
+    """What is emptied is overwritten, by way of the log; then the log takes what is filled in."""
+    size = 0
+    with contextlib.suppress(ArchiveError), connections.reading() as db:  # a damaged index is to be made anew, too
+        size = db.execute(_INDEX_BYTES).fetchone()[0]
+    needed, free = 2 * size + WAL_LEFT_BYTES, shutil.disk_usage(connections.path.resolve().parent).free
+    if free < needed:
+        raise ArchiveError(
+            f"archive {connections.path} has no room to make its full-text index anew: {free:,} bytes are free, "
+            f"{needed:,} are needed; free some space (the index is as it was)",
+            retry=True,
+        )
 
 
 def complete(connections: Connections) -> None:
