@@ -42,7 +42,7 @@ from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.snapshots import snapshot_path
 from lantern_proxy.archive.tenant import _HOLDERS
 from lantern_proxy.archive.transfer import take_in
-from lantern_proxy.archive.vectors import remove
+from lantern_proxy.archive.vectors import remove, remove_tokens
 from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
@@ -841,6 +841,22 @@ def test_vectors_of_another_model_are_refused_until_the_old_ones_are_dropped(arc
     assert len(archive.unembedded(9)) == 1
     assert archive.add_vectors("other", 4, [(MINE, "s1", 1, unit_vector(1, 4))]) == 1
     assert archive.of(MINE).vectors([1])[1] == pytest.approx(unit_vector(1, 4))
+
+
+def test_dropping_vectors_lets_others_write_in_between_and_keeps_what_they_make(archive: Archive) -> None:
+    archive.write([record(n) for n in range(3 * ROWS)])
+    embed_all(archive)
+    tokens = [(MINE, id_, np.ones((2, 4), np.int8)) for id_ in range(1, 3 * ROWS + 1)]
+    archive.add_vectors("model", 8, [], recipe="before", tokens=tokens)
+    seen = transactions(archive, archive.drop_vectors)
+    assert len(seen) > 3
+    assert max(seen[1:]) <= ROWS
+    assert archive.of(MINE).tokens(range(1, 3 * ROWS + 1), "before", 4) == {}
+
+    archive.add_vectors("other", 8, [(MINE, "s1", 1, unit_vector(1))], recipe="after", tokens=tokens[:2])
+    with archive.writing() as db:
+        remove_tokens(db, range(3 * ROWS))
+    assert archive.of(MINE).tokens(range(3 * ROWS), "after", 4).keys() == {1}
 
 
 def test_without_vectors_everything_else_works_and_check_says_so(archive: Archive) -> None:

@@ -57,7 +57,7 @@ WHOLE = {
     "_LEFT",  # what a killed process left uncut, each with its own tenant, which it is filed for
     "SELECT count(*) FROM passages WHERE embedded = 0",
     "UPDATE passages SET embedded = 0 WHERE embedded = 1",
-    "DELETE FROM tokens",
+    "_REMOVE_TOKENS", "SELECT passage FROM tokens",
     "SELECT count(*) FROM messages",
     "_NEWEST_IS_THERE", "_LACKING", "_ADD",  # the full-text index, of all tenants together
     "_EACH", "_ANALYSED",  # tags and terms of every passage, made anew from its own text

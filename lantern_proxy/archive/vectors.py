@@ -33,6 +33,8 @@ _VECTOR = """INSERT INTO vectors (passage_id, tenant, session, unit, embedding)
 _EMBEDDED = "UPDATE passages SET embedded = 1 WHERE tenant = ? AND session = ? AND id = ?"
 _ADD_TOKENS = """INSERT OR REPLACE INTO tokens (passage, tenant, recipe, vectors)
     SELECT id, tenant, ?, ? FROM passages WHERE tenant = ? AND id = ?"""
+_REMOVE_TOKENS = """DELETE FROM tokens WHERE passage IN (SELECT value FROM json_each(?))
+    AND passage IN (SELECT id FROM passages WHERE embedded = 0)"""
 _TOKENS = """SELECT t.passage, t.vectors FROM json_each(?) j
     CROSS JOIN tokens t ON t.passage = j.value AND t.tenant = ? AND t.recipe = ?"""
 
@@ -101,10 +103,15 @@ def remove(db: Database, ids: Iterable[int]) -> int:
 
 
 def drop(db: Database) -> None:
+    """All vectors and their model; their token vectors are for remove_tokens(), which many may write beside."""
     db.execute("DROP TABLE IF EXISTS vectors")
-    db.execute("DELETE FROM tokens")
     db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
     db.execute("UPDATE passages SET embedded = 0 WHERE embedded = 1")
+
+
+def remove_tokens(db: Database, ids: Iterable[int]) -> None:
+    """Those of passages that wait for a vector: what others have made since stays."""
+    db.conn.execute(_REMOVE_TOKENS, (json_ids(ids),))
 
 
 def add_tokens(db: Database, recipe: str, rows: "Sequence[tuple[str, int, Tokens]]") -> None:
