@@ -25,7 +25,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from lantern_proxy.logs_opencode import NAME, exports, files, is_database, json_object, storage_of, stored
+from lantern_proxy.logs_opencode import NAME, exports, files, is_database, json_object, parsed, storage_of, stored
 from lantern_proxy.turn import Api
 
 _BEGINNING = 2
@@ -124,7 +124,7 @@ def _understood(path: Path, found: Iterable[Log]) -> list[Log]:
 def _rows(text: str) -> list[Wire]:
     """The objects of a JSON document or of JSON lines; a line that was cut off is passed over."""
     try:
-        whole = json.loads(text)
+        whole = parsed(text)
     except (ValueError, RecursionError):
         # not splitlines, which breaks at U+2028 as well, and JSON.stringify leaves that as it is
         return [row for line in text.split("\n") if (row := json_object(line))]

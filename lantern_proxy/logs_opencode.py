@@ -7,6 +7,7 @@ stored(Path("~/.local/share/opencode/storage").expanduser())     # the same of v
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -79,10 +80,20 @@ def _read(file: Path) -> dict[str, Any]:
 def json_object(text: str) -> dict[str, Any]:
     """The object that a text is in JSON; {} where it is none."""
     try:
-        found = json.loads(text)
+        found = parsed(text)
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def parsed(text: str) -> Any:
+    """JSON; None for a number that it does not have: Python writes NaN, too. ValueError, RecursionError."""
+    return json.loads(text, parse_float=_finite, parse_constant=_finite)
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def files(folder: Path, pattern: str) -> list[Path]:

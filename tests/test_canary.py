@@ -140,6 +140,9 @@ def exercise(archive: Archive) -> None:
     _whole(archive)
     take_in(archive, "t_third", rows, now=1.0)
     _remove(archive, mine)
+    [(last,)] = archive.write([record(40, "embedded at last", session="s40")])
+    vectors = [(MINE, "s40", last.id, np.ones(4, np.float32))]
+    archive.add_vectors("m", 4, vectors, recipe="r", tokens=[(MINE, last.id, np.ones((1, 4), np.int8))])
     archive.drop_vectors()
 
 

@@ -228,6 +228,19 @@ def test_a_file_that_is_no_archive_is_refused_in_one_line(lantern, tmp_path):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["sessions"], ["export", "--backup", "copy.db"], ["recover", "new.db"]])
+def test_a_pipe_is_no_archive_and_is_not_waited_for(lantern, tmp_path, command):
+    os.mkfifo(tmp_path / "pipe.db")
+    assert "pipe.db is no file; name it with --archive" in lantern(*command, "--archive", "pipe.db", code=1).stderr
+
+
+def test_an_empty_file_makes_no_backup(lantern, tmp_path):
+    (tmp_path / "empty.db").touch()
+    told = lantern("export", "--backup", "copy.db", "--archive", "empty.db", code=1)
+    assert "empty.db is an empty file" in told.stderr
+    assert not (tmp_path / "copy.db").exists()
+
+
 # reading
 
 

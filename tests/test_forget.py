@@ -146,8 +146,17 @@ def test_a_receipt_proves_what_is_gone_and_a_changed_one_nothing(made):
         assert "XYLOPHONE" not in json.dumps(asdict(receipt))
         early = archive.forget(tenant, ForgetRule(match="MARIMBA"), now=1.0, dry_run=True)
         assert archive.verify(early).present == len(early.marks) > 0
-    with pytest.raises(ArchiveError, match="no receipt"):
-        Receipt.read("{}")
+    told = asdict(receipt)
+    for row in ({}, told | {"signature": "\u00e9"}, told | {"signature": 5}, told | {"marks": ["xy"]}, [told], None):
+        with pytest.raises(ArchiveError, match="no receipt"):
+            Receipt.read(json.dumps(row))
+
+
+@pytest.mark.parametrize("held", [b"", b"\n \n", b"\xe3\x00", b"[" * 100_000])
+def test_what_is_no_receipt_verifies_nothing(lantern, tmp_path, held):
+    (tmp_path / "receipt.json").write_bytes(held)
+    told = lantern[0]("forget", "--verify", tmp_path / "receipt.json", code=1)
+    assert "is no receipt of `lantern forget`" in told.stderr
 
 
 def test_text_inside_arguments_and_escapes_is_found(tmp_path):

@@ -276,6 +276,17 @@ def test_an_odd_time_in_an_export_of_chatgpt_costs_that_time_only(tmp_path, time
     assert at in (0.0, 1.7e9)
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+@pytest.mark.parametrize("more", ["", '\n{"messages": [{"role": "user", "content": "the dial is 9"}]}'])
+def test_a_number_that_json_does_not_have_costs_that_number_only(tmp_path, number, more):
+    said = f'{{"messages": [{{"role": "user", "content": "the gauge is 7461", "score": {number}}}]}}{more}'
+    (tmp_path / "chats.jsonl").write_text(said)
+    with Lantern(Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))) as mine:
+        for log in logs.read(tmp_path):
+            assert mine.archive(log.session, log.messages) == 1
+        assert mine.search("7461")
+
+
 def test_an_id_that_is_a_path_leads_nowhere(tmp_path):
     other = tmp_path / "other"
     for folder in ("session", "message", "part"):

@@ -147,6 +147,7 @@ def test_a_newer_export_that_was_stopped_brings_its_summaries_when_it_is_taken_i
         (lambda rows: rows[0].update(id=1.5), "line 1 is no session"),
         (lambda rows: rows[0].update(altered={"key": ["xyz"]}), "line 1 is no session"),
         (lambda rows: rows[1].update(position="one"), "cannot be stored"),
+        (lambda rows: next(r for r in rows if r["type"] == "request").update(lost=10**30), "stored: .* large"),
     ],
 )
 def test_a_row_that_is_none_is_told_by_its_line(full, tmp_path, spoil, said):

@@ -26,6 +26,7 @@ from lantern_proxy.archive.file import (
     connect,
     is_shut,
     prepare,
+    refuse_empty,
     refuse_newer,
     refuse_strange_log,
     refuse_strangers,
@@ -67,6 +68,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     refuse_strange_log(path)
     with Telling(path), _appearing(target) as made, contextlib.closing(_open(path, "ro", key)) as source:
         refuse_strangers(source, path)
+        refuse_empty(source, path)
         with contextlib.closing(_open(made, "rw", key)) as copy:
             # One moment, held: SQLite begins again with the first page whenever another process writes.
             source.conn.execute("BEGIN")

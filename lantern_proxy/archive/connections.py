@@ -22,6 +22,7 @@ from lantern_proxy.archive.file import (
     is_unopened,
     make,
     prepare,
+    refuse_empty,
     refuse_strange_log,
     refuse_strangers,
     secure,
@@ -116,8 +117,7 @@ class Connections:
             db, lacking = self._connect("ro")
         with contextlib.closing(db):
             refuse_strangers(db, self.path)
-            if not db.table_names():
-                raise ArchiveError(f"archive {self.path} is an empty file; `lantern serve` makes an archive of it")
+            refuse_empty(db, self.path)
             if migrations.pending(db):
                 raise OlderError(
                     f"archive {self.path} is of an older lantern; run `lantern migrate` to bring it up to date"

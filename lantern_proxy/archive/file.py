@@ -282,6 +282,12 @@ def refuse_strangers(db: Database, path: Path) -> None:
         raise ArchiveError(f"archive {path} is another program's database; set archive.path to another file")
 
 
+def refuse_empty(db: Database, path: Path) -> None:
+    """ArchiveError where nothing was ever archived, for who makes nothing. Reads only."""
+    if not db.table_names():
+        raise ArchiveError(f"archive {path} is an empty file; `lantern serve` makes an archive of it")
+
+
 def refuse_strange_log(path: Path) -> None:
     """ArchiveError where a log lies beside a file that has none of its own. Reads only.
 

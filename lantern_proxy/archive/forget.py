@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.file import ArchiveError
@@ -92,10 +93,11 @@ class Receipt:
     def read(cls, text: str) -> "Receipt":
         """A receipt as `json.dumps(asdict(...))` wrote it. Raises ArchiveError."""
         try:
-            row = json.loads(text)
-            return cls(**row | {"marks": tuple(row["marks"])})
-        except (ValueError, TypeError, KeyError):
+            found: Receipt = msgspec.convert(json.loads(text), cls)
+            bytes.fromhex(found.signature + "".join(found.marks))
+        except (ValueError, TypeError, RecursionError):
             raise ArchiveError("this is no receipt of `lantern forget`; give the file that it printed") from None
+        return found
 
 
 @dataclass(frozen=True, slots=True)

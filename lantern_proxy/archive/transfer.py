@@ -53,9 +53,13 @@ def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, l
         for kind, found in session.items():
             counts[kind] += len(found)
         faults = archive.faults["record"]
-        _take_session(archive, tenant, session, now)
+        told = f"session {session['session'][0]['id']} cannot be stored"
+        try:
+            _take_session(archive, tenant, session, now)
+        except OverflowError as error:
+            raise ArchiveError(f"{told}: {error}; take the file as `lantern export` wrote it") from None
         if archive.faults["record"] > faults:
-            raise ArchiveError(f"session {session['session'][0]['id']} cannot be stored; see the log for its fault")
+            raise ArchiveError(f"{told}; see the log for its fault")
     return counts
 
 

@@ -80,8 +80,10 @@ def rebuild(connections: Connections, advance: Advance) -> None:
         with connections.writing() as db:
             db.execute(_DONE)
     except ArchiveError as error:
+        if not error.retry:
+            raise
         told = f"{error}; searches lack passages until `lantern reindex` is run again, which goes on"
-        raise ArchiveError(told, retry=error.retry) from error
+        raise ArchiveError(told, retry=True) from error
 
 
 def _refuse_full_disk(connections: Connections) -> None:

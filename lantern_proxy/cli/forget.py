@@ -198,9 +198,9 @@ def _verify(settings: Settings, path: Path) -> int:
     """0 when all receipts in the file are genuine and nothing that they list is here."""
     from lantern_proxy.archive import Receipt
 
-    fine = True
+    fine, lines = True, [line for line in path.read_text("utf-8", "replace").splitlines() if line.strip()]
     with settings.open() as archive:
-        for line in filter(str.strip, path.read_text("utf-8").splitlines()):
+        for line in lines or [""]:  # none is no proof of anything
             receipt = Receipt.read(line)
             found = archive.verify(receipt)
             fine &= found.genuine and not found.present

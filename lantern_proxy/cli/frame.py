@@ -134,6 +134,8 @@ class Settings:
             raise click.ClickException(
                 f"archive {settings.path} does not exist; name it with --archive PATH (`lantern serve` makes one)"
             )
+        if not settings.path.is_file():  # a pipe would be waited for
+            raise click.ClickException(f"archive {settings.path} is no file; name it with --archive PATH")
         return settings
 
     @contextmanager

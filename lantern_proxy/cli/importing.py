@@ -102,9 +102,12 @@ def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key
     with opened(config, tenant, key_env, project) as lantern:
         with render.counting("importing", quiet=settings.as_json) as advance:
             for log in found:
-                count = lantern.archive(
-                    log.session, log.messages, times=log.times, title=log.title, known_as=log.id, api=log.api
-                )
+                try:
+                    count = lantern.archive(
+                        log.session, log.messages, times=log.times, title=log.title, known_as=log.id, api=log.api
+                    )
+                except ValueError as error:
+                    raise click.ClickException(f"conversation {log.session} cannot be archived: {error}") from None
                 done.append((replace(log, title=log.title[:_TITLE_CHARS], messages=(), times=()), count))
                 advance(1)
         for log, count in done:
