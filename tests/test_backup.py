@@ -68,6 +68,14 @@ def test_a_backup_is_the_archive_in_one_file_with_mode_0600(archive, tmp_path):
     assert not (tmp_path / "copy.db-wal").exists()
 
 
+def test_an_archive_without_its_secret_makes_no_backup(archive, tmp_path):
+    with Archive(archive) as opened, opened.writing() as db:
+        db.execute("DELETE FROM settings WHERE name = 'secret'")
+    with pytest.raises(ArchiveError, match="its secret, which tells whose key is whose, cannot be read"):
+        backup(archive, tmp_path / "copy.db")
+    assert not (tmp_path / "copy.db").exists()
+
+
 def test_a_backup_taken_while_turns_are_written_is_whole_and_of_one_moment(archive, tmp_path):
     stop = threading.Event()
 

@@ -104,6 +104,7 @@ def test_every_field_has_its_reason_under_it():
         ("- a\n- b", "holds a list; use sections"),
         ("hello", "holds 'hello'; use sections"),
         ("restore: {a: [}", "is not YAML: "),
+        ("? {restore: 1}\n: 2", "is not YAML: found unhashable key (line 1, column 3)"),
         ("log:\n  level: [info", "is not YAML: expected ',' or ']', but got '<stream end>' (line 2, column 15)"),
         ("log:\n\tlevel: info", "is not YAML: found character '\\t' that cannot start any token (line 2, "),
         ("server: {}\nserver: {}", "line 2: server is set twice; keep one of them"),

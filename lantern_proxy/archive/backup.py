@@ -69,6 +69,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     with Telling(path), _appearing(target) as made, contextlib.closing(_open(path, "ro", key)) as source:
         refuse_strangers(source, path)
         refuse_empty(source, path)
+        secret_of(source, path)
         with contextlib.closing(_open(made, "rw", key)) as copy:
             # One moment, held: SQLite begins again with the first page whenever another process writes.
             source.conn.execute("BEGIN")
