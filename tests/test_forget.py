@@ -487,6 +487,15 @@ def test_a_clock_that_leaps_ahead_removes_nothing_unless_it_stays_there(aged, ca
     assert archive.tenants() == []
 
 
+def test_a_round_that_comes_once_a_month_removes_what_is_old_every_other_time(aged):
+    archive, now = aged
+    left = []
+    for month in range(3):
+        retain(archive, PrivacyConfig(keep_days=30), now=now + month * 31 * 86_400)
+        left.append(sum(tenant.messages for tenant in archive.tenants()))
+    assert left == [20, 20, 0]
+
+
 def test_prune_and_doctor_tell_of_a_clock_that_leapt_ahead(lantern, tmp_path):
     run, config, _ = lantern
     with Archive(config.archive.path) as archive:

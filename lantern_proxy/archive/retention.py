@@ -50,13 +50,16 @@ class Leap:
 
 
 def leap(archive: Archive, *, now: float) -> Leap | None:
-    """That of the clock since the last round, or one of which it is not long ago."""
+    """That of the clock since the last round, or one of which it is not long ago.
+
+    After a longer time the clock is believed, so that a round that comes once a month removes something, too.
+    """
     with archive.reading() as db:
         row = db.execute(_LAST).fetchone()
     last, at, by_s = json.loads(row[0]) if row else (now, 0.0, 0.0)
-    if now - last > _LEAP_S:
-        return Leap(now, now - last)
-    return Leap(at, by_s) if 0 <= now - at <= _DOUBT_S else None
+    if at:
+        return Leap(at, by_s) if 0 <= now - at <= _DOUBT_S else None
+    return Leap(now, now - last) if now - last > _LEAP_S else None
 
 
 def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
