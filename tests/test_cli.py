@@ -652,6 +652,25 @@ def test_bash_completes_commands_and_options():
     assert "search" in found.stdout
 
 
+def test_an_import_that_is_stopped_goes_on_where_it_was(lantern, tmp_path, monkeypatch):
+    chats = [json.dumps({"messages": [{"role": "user", "content": f"gauge {n} is at {n + 7000}"}]}) for n in range(3)]
+    (tmp_path / "chats.jsonl").write_text("\n".join(chats))
+    archive, left = Lantern.archive, iter([False, True])
+
+    def stopped(self, *given, **more):
+        if next(left):
+            raise KeyboardInterrupt
+        return archive(self, *given, **more)
+
+    monkeypatch.setenv("SOME_KEY", "sk-some")
+    monkeypatch.setattr(Lantern, "archive", stopped)
+    told = lantern("import", "chats.jsonl", "--key-env", "SOME_KEY", code=1)
+    assert "what was imported stays; the same command goes on" in told.stderr
+    monkeypatch.setattr(Lantern, "archive", archive)
+    again = rows(lantern("import", "chats.jsonl", "--key-env", "SOME_KEY", "--json"))
+    assert [row["messages"] for row in again] == [0, 1, 1]
+
+
 def test_import_takes_other_programs_logs_once(lantern, tmp_path):
     said = [{"role": "user", "content": "The wombat port is 7777."}, {"role": "assistant", "content": "Noted."}]
     (tmp_path / "mine.jsonl").write_text(json.dumps({"id": "a", "messages": said, "created_at": 1.7e9}))

@@ -5,6 +5,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
@@ -80,8 +81,9 @@ def import_(
         )
     if exports:
         _choose(exports, owners, becomes_one=bool(tenant or key_env))
-        for path in exports:
-            _take_in(settings, path, tenant, key_env, owners)
+        with _stoppable():
+            for path in exports:
+                _take_in(settings, path, tenant, key_env, owners)
         return
     if owners:
         raise click.UsageError("--from is for what `lantern export` wrote, and no such file is among the PATHS")
@@ -90,7 +92,18 @@ def import_(
         for log in _logs(paths, source):
             _tell(settings, log, len(log.messages), "would import")
         return
-    _archive(settings, _logs(paths, source), tenant, key_env, project)
+    with _stoppable():
+        _archive(settings, _logs(paths, source), tenant, key_env, project)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        told = "stopped in the middle: what was imported stays; the same command goes on"
+        raise click.ClickException(told) from None
 
 
 def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key_env: str | None, project: str) -> None:
