@@ -21,7 +21,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from lantern_proxy.migrations.archive import migrations as archive_steps
-from scripted import Upstream, config_for, process, refusing
+from scripted import Upstream, config_for, process, refusing, wait_for
 from sqlite_utils.db import Database
 from test_archive import passed_over
 
@@ -272,6 +272,7 @@ def test_doctor_does_not_call_a_proxy_old_that_keeps_its_version_for_the_admin(l
     (tmp_path / "token").write_text("ab" * 32)
     closed = f"access: {{admin: token, admin_token_file: {tmp_path / 'token'}}}\n"
     with Upstream() as upstream, process(config_for(upstream, tmp_path / "other"), more=closed) as (_, url):
+        wait_for(lambda: httpx.get(f"{url}/lantern/health").json()["status"] == "ok")
         found = rows(lantern("doctor", "--offline", "--json", "--archive", str(tmp_path / "other/lantern.db")))
         (told,) = [each for each in found if each["name"] == "proxy"]
         assert (told["state"], told["detail"].startswith(f"runs at {url}: ok")) == ("ok", True)
@@ -890,6 +891,21 @@ def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
         found = {row["name"]: row for row in rows(lantern("doctor", "--json", env=environ))}
     assert found["openai"]["state"] == "ok"
     assert (found["anthropic"]["state"], bool(found["anthropic"]["remedy"])) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("access: {admin_token_file: none}", "access.admin_token_file none cannot be read"),
+        ("server: {host: 0.0.0.0}", "server.host is 0.0.0.0, which other machines can reach"),
+    ],
+)
+def test_doctor_tells_what_serve_would_refuse_to_begin_with(lantern, settings, told):
+    Path("l.yaml").write_text(settings)
+    told_of = rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml", code=1))
+    (found,) = [row for row in told_of if row["state"] == "bad"]
+    assert (found["name"], found["detail"].startswith(told)) == ("serve", True)
+    assert told in lantern("serve", "--config", "l.yaml", code=2).stderr
 
 
 def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypatch):

@@ -3,13 +3,14 @@
 import ast
 import hashlib
 import re
+import sys
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from lantern_proxy import config as module
-from lantern_proxy.config import Config, ConfigError, RestoreConfig, default_cache_dir, load
+from lantern_proxy.config import ArchiveConfig, Config, ConfigError, RestoreConfig, default_cache_dir, load
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "config.example.yaml"
@@ -186,6 +187,13 @@ def test_sections_check_themselves_when_built_in_code():
         RestoreConfig(budget_chars=-1)
     with pytest.raises(ConfigError, match="admission is 2"):
         replace(RestoreConfig(), admission=2)
+
+
+def test_a_key_without_sqlcipher_is_refused_by_the_setting_that_names_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlcipher3", None)  # as where the extra is not installed
+    (tmp_path / "key").write_text("ab" * 32)
+    with pytest.raises(ConfigError, match=r"^archive\.key_file \S+key needs SQLCipher.*lantern-proxy\[encrypted\]"):
+        ArchiveConfig(key_file=str(tmp_path / "key")).key()
 
 
 def test_routes_are_checked_entry_by_entry(write):

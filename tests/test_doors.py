@@ -5,14 +5,17 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import certifi
 import httpx
 import pytest
 from click.testing import CliRunner
@@ -805,11 +808,53 @@ def test_serve_speaks_tls_with_the_configured_certificate(tmp_path, certificate)
         serve.stdout.close()
 
 
-def test_a_certificate_that_cannot_be_used_is_told_in_one_line(tmp_path):
-    (tmp_path / "c.yaml").write_text(f"server: {{tls_cert: {tmp_path}/none.pem}}")
-    result = CliRunner().invoke(cli.cli, ["serve", "--config", str(tmp_path / "c.yaml"), "--port", "0"])
+@pytest.mark.parametrize(
+    ("cert", "key", "told"),
+    [
+        ("none.pem", "", "server.tls_cert is none.pem, which cannot be read"),
+        ("cert.pem", "none.pem", "server.tls_key is none.pem, which cannot be read"),
+        ("cert.pem", "", "server.tls_cert is cert.pem, which cannot be used with the key in it "),
+        ("cert.pem", "other.pem", "server.tls_cert is cert.pem, which cannot be used with the key in other.pem "),
+        ("key.pem", "key.pem", "server.tls_cert is key.pem, which cannot be used with the key in key.pem "),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_told_by_the_file_at_fault(
+    certificate, tmp_path, monkeypatch, cert, key, told
+):
+    monkeypatch.chdir(tmp_path)
+    for file in certificate:
+        shutil.copy(file, tmp_path)
+    subprocess.run(["openssl", "genrsa", "-out", "other.pem", "2048"], check=True, capture_output=True)
+    Path("c.yaml").write_text(f'server: {{tls_cert: {cert}, tls_key: "{key}"}}')
+    result = CliRunner().invoke(cli.cli, ["serve", "--config", "c.yaml", "--port", "0"])
     assert result.exit_code == 2
-    assert "server.tls_cert is" in result.stderr
+    assert result.stderr.startswith(f"lantern: {told}")
+    doctor = CliRunner().invoke(cli.cli, ["doctor", "--offline", "--config", "c.yaml"])
+    assert (doctor.exit_code, told in " ".join(doctor.stdout.split())) == (1, True)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_doctor_tells_an_upstream_whose_certificate_nobody_here_knows(certificate, tmp_path, monkeypatch, known):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]) if known else certifi.where())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+
+    def greet():
+        with contextlib.suppress(OSError):
+            context.wrap_socket(listening.accept()[0], server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        greeting = threading.Thread(target=greet)
+        greeting.start()
+        route = f'{{model: "x", url: "https://127.0.0.1:{listening.getsockname()[1]}/v1"}}'
+        nowhere = "openai: http://127.0.0.1:1, anthropic: http://127.0.0.1:1"
+        Path("c.yaml").write_text(f"upstream: {{{nowhere}, routes: [{route}]}}")
+        doctor = CliRunner().invoke(cli.cli, ["doctor", "--json", "--config", "c.yaml"])
+        greeting.join()
+    (found,) = [row for row in map(json.loads, doctor.stdout.splitlines()) if row["name"] == "routes[0].url"]
+    assert found["state"] == ("ok" if known else "warn")
+    assert known or ("certificate verify failed" in found["detail"] and "SSL_CERT_FILE" in found["remedy"])
 
 
 def test_what_two_commands_change_at_once_holds_both(tmp_path):

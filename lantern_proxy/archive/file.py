@@ -59,7 +59,7 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
     (
         "SQLITE_NOTADB",
         "is not a lantern archive, or the key is not its own",
-        "check archive.path, and archive.key_env if it is encrypted (the file was not touched)",
+        "check archive.path, and archive.key_env or key_file if it is encrypted (the file was not touched)",
         False,
     ),
     ("SQLITE_CORRUPT", "is damaged", "stop lantern, then save what can be read: `lantern recover NEW.db`", False),
@@ -170,7 +170,7 @@ def _library(key: str) -> Any:
     try:
         sqlcipher = importlib.import_module(_SQLCIPHER)  # the extra `encrypted`: 5 MB that others do without
     except ImportError:
-        told = 'archive.key_env is set, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
+        told = 'the archive has a key, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
         raise ArchiveError(told) from None
     if not re.fullmatch("[0-9a-fA-F]{64}", key):
         raise ArchiveError("the archive's key is not 64 hex digits; make one: openssl rand -hex 32")

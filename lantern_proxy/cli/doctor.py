@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lantern_proxy.cli import process
+from lantern_proxy.cli.serve import check_start
 from lantern_proxy.config import Config, UpstreamConfig
 from lantern_proxy.config.check import ConfigError
+from lantern_proxy.doors_keys import KeysError
 
 State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
@@ -40,17 +42,26 @@ class Diagnosis:
 def examine(file: Path | None, config: Config, *, offline: bool, deep: bool) -> Iterator[Diagnosis]:
     """All findings, from the machine up to the running proxy. deep: opens the archive for writing."""
     yield Diagnosis("python", "ok", f"{platform.python_version()} at {sys.executable}")
-    yield Diagnosis("config", "ok", str(file) if file else "defaults and environment; no --config was given")
+    yield from _config(file, config)
     yield _sqlite()
     yield _bm25()
     yield _embedder(config)
     yield from _rerankers(config)
     yield from _archive(config, deep=deep)
     if not offline:
-        yield _upstream("openai", config.upstream.openai, config.upstream)
-        yield _upstream("anthropic", config.upstream.anthropic, config.upstream)
+        yield from _upstreams(config.upstream)
     yield from _trust()
     yield from _proxy(config)
+
+
+def _config(file: Path | None, config: Config) -> Iterator[Diagnosis]:
+    """Where the settings come from, and why `lantern serve` would not begin with them."""
+    yield Diagnosis("config", "ok", str(file) if file else "defaults and environment; no --config was given")
+    try:
+        check_start(config)
+    except (ConfigError, KeysError) as error:
+        wrong, _, remedy = str(error).rpartition("; ")
+        yield Diagnosis("serve", "bad", wrong or remedy, remedy if wrong else "")
 
 
 def _sqlite() -> Diagnosis:
@@ -187,9 +198,18 @@ def _writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
+def _upstreams(settings: UpstreamConfig) -> Iterator[Diagnosis]:
+    yield _upstream("openai", settings.openai, settings)
+    yield _upstream("anthropic", settings.anthropic, settings)
+    for at, route in enumerate(settings.routes):
+        if route.url:
+            yield _upstream(f"routes[{at}].url", route.url, settings)
+
+
 def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
-    """Does a TCP connection come about, or one to the proxy that stands between? Nothing is sent."""
+    """Does a connection come about, TLS included, or one to the proxy that stands between? Nothing is asked."""
     from lantern_proxy.upstream import proxy_of, stock
+    from lantern_proxy.upstream.dial import UNKNOWN_AUTHORITY, trusting
     from lantern_proxy.upstream.errors import ConnectError
     from lantern_proxy.upstream.http1 import Origin
 
@@ -200,10 +220,14 @@ def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
         if proxy:
             stock.client(settings)  # what requests go through
         there = Origin.of(proxy or url)
-        socket.create_connection((there.host, there.port), timeout=_CONNECT_S).close()
+        with socket.create_connection((there.host, there.port), timeout=_CONNECT_S) as plain:
+            if there.scheme == "https":
+                trusting().wrap_socket(plain, server_hostname=there.host).close()
     except ConnectError as error:
         wrong, _, remedy = str(error).partition("; ")
         return Diagnosis(name, "warn", f"{first} cannot be used: {wrong}", remedy)
+    except ssl.SSLCertVerificationError as error:
+        return Diagnosis(name, "warn", f"{first} cannot be used: {error.strerror}", UNKNOWN_AUTHORITY)
     except (OSError, ValueError) as error:  # ValueError: a proxy whose port is no number
         reason = getattr(error, "strerror", None) or error
         return Diagnosis(name, "warn", f"{first} cannot be reached: {reason}", f"check the network, or {remedy}")

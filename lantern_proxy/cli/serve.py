@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,13 +43,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
         workers=workers or server.workers,
     )  # fmt: skip
     config = replace(config, server=server)
-    refuse_open_door(config)
-    Keyring(keys_file(config))  # KeysError: of several workers each would end of it, again and again
-    _check_tls(server.tls_cert, server.tls_key)
-    _check_trust(config)
-    config.archive.key()
-    admin_token(config)
-    trace.check(config.trace)
+    check_start(config)
     log_to_stderr(config)
     process.raise_limits()
     listener = process.listen(server.host, server.port, "--port or LANTERN_PORT")
@@ -63,6 +58,17 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
             cli_workers.supervise(config, listener, banner)
         else:
             run(config, listener, banner=banner)
+
+
+def check_start(config: Config) -> None:
+    """ConfigError or KeysError when serving cannot begin with these settings on this machine."""
+    refuse_open_door(config)
+    Keyring(keys_file(config))  # of several workers each would end of it, again and again
+    _check_tls(config.server)
+    _check_trust(config)
+    config.archive.key()
+    admin_token(config)
+    trace.check(config.trace)
 
 
 def run(
@@ -158,17 +164,25 @@ def _server(settings: "uvicorn.Config", inner: socket.socket | None, link: "Conn
     return Server(settings)
 
 
-def _check_tls(cert: str, key: str) -> None:
-    """ConfigError unless the certificate can be used."""
-    if not cert:
+def _check_tls(server: ServerConfig) -> None:
+    """ConfigError unless certificate and key, if there are any, can be used."""
+    for name, file in (("server.tls_cert", server.tls_cert), ("server.tls_key", server.tls_key)):
+        try:
+            Path(file or os.devnull).read_bytes()
+        except OSError as error:
+            told = f"is {file}, which cannot be read ({error.strerror or error}); name one that this user may read"
+            raise ConfigError(name, told) from None
+    if not server.tls_cert:
         return
     import ssl
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key or None, password=lambda: "")
-    except (OSError, ssl.SSLError) as error:
-        told = f"is {cert}, which cannot be used ({error.strerror or error}); use PEM files that this user may read"
-        raise ConfigError("server.tls_cert", told) from None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server.tls_cert, server.tls_key or None, password=lambda: "")
+    except ssl.SSLError as error:
+        pair = f"is {server.tls_cert}, which cannot be used with the key in {server.tls_key or 'it'} ({error.strerror})"
+        told = "use PEM files of a certificate and of its own private key, without a passphrase"
+        raise ConfigError("server.tls_cert", f"{pair}; {told}") from None
 
 
 def _refuse_itself(config: Config, address: str) -> None:

@@ -100,12 +100,14 @@ class ArchiveConfig(Section):
                 raise ConfigError("backups", f"has {named!r}; name files of one folder, with * in their names")
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
-        """The key of the archive, read now; "" for a plain one. ConfigError when it is named and not there."""
+        """The key of the archive, read now; "" for a plain one. ConfigError when it is not there, or of no use here."""
         if not (self.key_env or self.key_file):
             return ""
         found, named = secret("archive.key", self.key_file, self.key_env, environ)
         if not re.fullmatch(r"\s*[0-9a-fA-F]{64}\s*", found):
             raise ConfigError(named, "holds no key of 64 hex digits; make one: openssl rand -hex 32")
+        if find_spec("sqlcipher3") is None:
+            raise ConfigError(named, 'needs SQLCipher, which is not here; pip install "lantern-proxy[encrypted]"')
         return found.strip()
 
 

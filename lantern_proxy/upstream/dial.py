@@ -20,6 +20,8 @@ _KEEPALIVE = (
 """Socket options, as the providers' SDKs set them: a model may think for minutes before it says a word, and routers on
 the way forget connections that are silent for so long. TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE."""
 
+UNKNOWN_AUTHORITY = "its authority may be named by SSL_CERT_FILE, a file of PEM certificates"
+
 P = TypeVar("P", bound=asyncio.Protocol)
 Address = tuple[int, int, int, str, Any]
 
@@ -58,8 +60,7 @@ async def connect(make: Callable[[], P], host: str, port: int, tls: ssl.SSLConte
     except TimeoutError as error:
         raise ConnectTimeout(f"no connection to {host} within {within_s:g} s") from error
     except ssl.SSLCertVerificationError as error:
-        told = "its authority may be named by SSL_CERT_FILE, a file of PEM certificates"
-        raise ConnectError(f"{error}; {told}") from error
+        raise ConnectError(f"{error}; {UNKNOWN_AUTHORITY}") from error
     except (OSError, ssl.SSLError, UnicodeError) as error:
         raise ConnectError(_reason(error)) from error
 
