@@ -31,15 +31,13 @@ from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
 from lantern_proxy.wire import protocol_of
-from lantern_proxy.wire.http import Arrival, answer_json
+from lantern_proxy.wire.http import Arrival, answer_json, failure
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
 
-_NOT_A_WORKER = {
-    "error": {"message": "this port is for lantern's own workers; use the one it serves on", "type": "permission_error"}
-}
-_NO_WEBSOCKET = {"error": {"message": "lantern speaks HTTP here, no WebSocket; use POST", "type": "upgrade_required"}}
+_NOT_A_WORKER = failure("permission_error", "this port is for lantern's own workers; use the one it serves on")
+_NO_WEBSOCKET = failure("upgrade_required", "lantern speaks HTTP here, no WebSocket; use POST")
 
 
 class App:

@@ -21,7 +21,7 @@ from lantern_proxy.proxy.relay import Relay, Upload, whole_body
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream.http1 import Http1, Origin
-from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json, named_in
+from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json, failure, named_in
 
 _SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
 _FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}
@@ -145,7 +145,7 @@ class _Crossing(Relay):
             answer = await self.http1.ask(self.origin, arrival.method.encode(), target, self.headers, self.body)
         except TransportError as error:
             message = f"lantern: the worker of this request ended ({error or type(error).__name__}); send it again"
-            await answer_json(self.send, 502, {"error": {"message": message, "type": "upstream_error"}}, [])
+            await answer_json(self.send, 502, failure("upstream_error", message))
             return
         closing = [pair for pair in answer.headers if pair[0].lower() == b"connection" and pair[1] == b"close"]
         headers = [pair for pair in answer.headers if pair[0].lower() not in HOP_BY_HOP]

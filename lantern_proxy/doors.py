@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Send
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
-from lantern_proxy.wire.http import CREDENTIALS, Arrival, Header, answer_json, is_anthropics
+from lantern_proxy.wire.http import CREDENTIALS, Arrival, Header, answer_json, failure, is_anthropics
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 _NOT_ASKING = frozenset({b"x-lantern-key", *CREDENTIALS, b"transfer-encoding"})
@@ -45,8 +45,8 @@ class Refusal:
 
     @property
     def body(self) -> dict[str, object]:
-        """The answer's JSON body, in the form in which the SDKs of OpenAI and of Anthropic expect errors."""
-        return {"type": "error", "error": {"type": self.kind, "message": f"lantern: {self.message}", "code": None}}
+        """The answer's JSON body."""
+        return failure(self.kind, f"lantern: {self.message}")
 
     async def send(self, send: Send, for_page: Sequence[Header] = ()) -> None:
         await answer_json(send, self.status, self.body, [*self.headers, *for_page, (b"connection", b"close")])
@@ -88,7 +88,8 @@ class Doors:
         if self._rate.per_minute:
             wait_s = self._rate.wait(key.name if key else arrival.credential() or caller, time.monotonic())
             if wait_s:
-                told = f"more than {self._rate.per_minute} requests a minute; try again in {wait_s} s"
+                most = f"more than {self._rate.per_minute} requests a minute"
+                told = f"{most}, the most that access.requests_per_minute allows; try again in {wait_s} s"
                 return Refusal(429, "rate_limit_error", told, ((b"retry-after", str(wait_s).encode()),))
         if b"transfer-encoding" in headers and not _is_chunked(arrival):
             return Refusal(501, "invalid_request_error", "transfer-encoding may be chunked only")

@@ -583,16 +583,29 @@ def test_an_upstream_that_is_down_is_told_as_502(tmp_path):
         assert told(ask(url, body("anyone?")))["event"] == "new"
 
 
+async def half(got, wire):
+    await wire.head(200, ("content-length", "9"))
+    await wire.send(b"half")
+    wire.writer.close()
+
+
 def test_an_upstream_that_fails_is_logged_with_the_request_and_without_its_query(tmp_path, caplog):
     with Upstream(answer=say(503, b"{}")) as upstream, serving(config_for(upstream, tmp_path)) as url:
         refused = told(http.post(f"{url}{CHAT}?key=hidden", json=body("is it up?"), headers=PLAIN))["request"]
         upstream.answer = say(401, b"{}")
         ask(url, body("and who am I?"))
+        upstream.answer = half
+        with http.stream("POST", url + CHAT, json=body("all of it?")) as response:
+            half_told = told(response)["request"]
+            with pytest.raises(httpx.RemoteProtocolError):
+                response.read()
     with refusing() as port, serving(config_for(Upstream(port=port), tmp_path)) as url:
         gone = told(ask(url, body("and now?")))["request"]
     lines = [record.getMessage() for record in caplog.records if record.name == "lantern.proxy"]
     assert lines == [
         f"upstream answered 503 to POST {CHAT} ({refused})",
+        "upstream broke off its answer: peer closed connection without sending complete message body; "
+        f"the client of POST {CHAT} ({half_told}) is broken off, too",
         f"upstream 127.0.0.1:{port} cannot be reached: connection refused; POST {CHAT} ({gone}) gets 502",
     ]
 
@@ -663,6 +676,7 @@ def test_an_upstream_that_is_silent_is_told_as_504(tmp_path):
         with serving(config_for(upstream, tmp_path, upstream=settings)) as url:
             response = ask(url, body("hello?"))
     assert (response.status_code, response.json()["error"]["type"]) == (504, "upstream_error")
+    assert response.json()["type"] == "error"  # what Anthropic's clients go by
     assert "upstream.read_timeout_s is 1" in response.json()["error"]["message"]
     assert told(response)["event"] == "new"
 

@@ -689,6 +689,7 @@ def test_import_finds_the_client_by_its_key(lantern, tmp_path, monkeypatch):
     lantern("import", "mine.jsonl", "--key-env", "SOME_KEY")
     owners = {row["tenant"] for row in rows(lantern("search", "firewall", "--json"))}
     assert {row["tenant"] for row in rows(lantern("search", "numbat", "--json"))} <= owners
+    assert "  user  undated  " in lantern("search", "numbat").output
     assert "NO_SUCH, which is not set" in lantern("import", "mine.jsonl", "--key-env", "NO_SUCH", code=2).output
 
 
@@ -845,6 +846,13 @@ def test_doctor_says_when_an_order_was_learned_from_other_vectors_than_those_in_
     (tmp_path / "l.yaml").write_text("rerank: {light: shipped}\nembed: {adapted: true}")
     found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))}
     assert found["reranker"]["state"] == "ok"
+
+
+def test_an_order_whose_file_is_missing_is_told_at_the_start(lantern, tmp_path):
+    (tmp_path / "l.yaml").write_text("rerank: {light: mine.npz}")
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        refused = lantern("serve", "--config", "l.yaml", "--port", busy.getsockname()[1], code=1)
+    assert "rerank.light is mine.npz, and there is no such file" in refused.stderr
 
 
 def test_doctor_finds_models_that_cannot_be_read_or_made(lantern, tmp_path):

@@ -90,6 +90,11 @@ def test_every_field_has_its_reason_under_it():
         ("restore: 7", "restore is 7; use settings: enabled, "),
         ("server: {port: 70000}", "server.port is 70000; use 0 to 65,535"),
         ("server: {host: ''}", "server.host is empty; use a host name"),
+        (
+            "server: {host: 'localhost:9000'}",
+            "server.host is 'localhost:9000'; use a host name or address without scheme",
+        ),
+        ("server: {host: 'http://[::1]'}", "server.host is 'http://[::1]'; use a host name or address without scheme"),
         ("archive: {path: 5}", "archive.path is 5; use a path"),
         ("upstream: {openai: api.openai.com}", "upstream.openai is 'api.openai.com'; use http://host/path"),
         ("upstream: {openai: 'https://'}", "upstream.openai is 'https://'; use http://host/path"),

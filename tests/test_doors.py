@@ -507,6 +507,7 @@ def test_preflights_are_counted_by_the_address_that_they_come_from(tmp_path):
     with keyed(tmp_path, **access) as (config, upstream, _), serving(config) as url:
         answers = [http.options(f"{url}/v1/models", headers=PREFLIGHT) for _ in range(5)]
         assert [answer.status_code for answer in answers] == [200] * 3 + [429] * 2
+        assert "more than 3 requests a minute, the most that access.requests_per_minute allows" in answers[-1].text
         assert len(upstream.got) == 3
 
 

@@ -56,7 +56,7 @@ def short(text: str, most: int = 120) -> str:
 
 
 def when(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "never"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "undated"
 
 
 def times(count: int) -> str:

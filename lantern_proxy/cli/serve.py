@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from lantern_proxy.app import App
     from lantern_proxy.app_place import WorkerPlace
 
+log = logging.getLogger("lantern.serve")
+
 
 def serve(config: Config, host: str | None, port: int | None, workers: int | None, *, as_json: bool) -> None:
     """Serve until SIGINT or SIGTERM. The banner is printed once connections are accepted."""
@@ -45,6 +47,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     config = replace(config, server=server)
     check_start(config)
     log_to_stderr(config)
+    _warn_of_reranker(config.rerank.light)
     process.raise_limits()
     listener = process.listen(server.host, server.port, "--port or LANTERN_PORT")
     config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
@@ -203,6 +206,12 @@ def _refuse_itself(config: Config, address: str) -> None:
         there = Origin.of(url)
         if there.host in ours and there.port == config.server.port:
             raise ConfigError(name, f"is {url}, which is this lantern itself; name the provider's address")
+
+
+def _warn_of_reranker(light: str) -> None:
+    """It is opened when a question is first asked; who misspelt its name should hear of it now."""
+    if light not in ("", "shipped") and not Path(light).expanduser().is_file():
+        log.warning("rerank.light is %s, and there is no such file; questions keep the usual order", light)
 
 
 def _check_trust(config: Config) -> None:

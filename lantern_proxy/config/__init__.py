@@ -48,11 +48,16 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(root if root.startswith("/") else Path("~/.cache").expanduser()) / "lantern"
 
 
+_Host = Like(
+    r"[^\s:/]+|[^\s/]*:[^\s/]*:[^\s/]*", "use a host name or address without scheme and port, 127.0.0.1 by default"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig(Section):
     """The `server:` section: where Lantern listens."""
 
-    host: Annotated[str, Like(r"\S+", "use a host name or address, 127.0.0.1 by default")] = "127.0.0.1"
+    host: Annotated[str, _Host] = "127.0.0.1"
     """Loopback, since the archive holds your conversations; 0.0.0.0 serves every machine that can reach this one."""
     port: Annotated[int, Within(0, 65_535)] = 8484
     """LANTERN_PORT overrides. 0 lets the system choose a free one, which the banner then tells."""

@@ -18,7 +18,7 @@ from lantern_proxy.proxy.exchange import Exchange, settled
 from lantern_proxy.proxy.gate import INLINE_BYTES
 from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
 from lantern_proxy.upstream.http1 import Pieces
-from lantern_proxy.wire.http import Arrival, Header, answer_json, decoded, outgoing, returning
+from lantern_proxy.wire.http import Arrival, Header, answer_json, decoded, failure, outgoing, returning
 from lantern_proxy.wire.json import WireError
 from lantern_proxy.wire.sse import Ending, is_stream
 
@@ -131,8 +131,7 @@ class Relay:
         except UpstreamError as error:
             self.error, self.status = str(error), error.status
             log.warning("%s; %s gets %d", error, self._named(), error.status)
-            failure = {"error": {"message": f"lantern: {error}", "type": "upstream_error", "code": None}}
-            await answer_json(self.send, error.status, failure, self._told())
+            await answer_json(self.send, error.status, failure("upstream_error", f"lantern: {error}"), self._told())
             return
         finally:
             if upload is not None and not (answer is not None and answer.is_sending):
@@ -191,7 +190,7 @@ class Relay:
                 await self.send({"type": "http.response.body", "body": chunk, "more_body": not last})
         except UpstreamError as error:
             self.error = str(error)
-            log.warning("%s; the client's connection is broken off, too", error)
+            log.warning("%s; the client of %s is broken off, too", error, self._named())
             return  # without an end, so that the server closes the connection and the client sees that it is broken
         if not self.over:
             self.complete = True
@@ -295,6 +294,5 @@ async def _is_for_length(answer: UpstreamAnswer) -> bool:
 
 async def _answer_stopped(send: Send, told: Sequence[Header] = ()) -> None:
     """The server stops, and nothing of the answer was sent yet."""
-    message = "lantern is being stopped; send the request again"
-    headers = [(b"retry-after", b"1"), (b"connection", b"close"), *told]
-    await answer_json(send, 503, {"error": {"message": message, "type": "api_error", "code": None}}, headers)
+    body = failure("api_error", "lantern is being stopped; send the request again")
+    await answer_json(send, 503, body, [(b"retry-after", b"1"), (b"connection", b"close"), *told])

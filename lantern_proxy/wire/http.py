@@ -216,6 +216,11 @@ def _unpacked(
     return bytes(plain)
 
 
+def failure(kind: str, message: str) -> dict[str, object]:
+    """The body of an error of our own, in the form in which the SDKs of OpenAI and of Anthropic expect errors."""
+    return {"type": "error", "error": {"type": kind, "message": message, "code": None}}
+
+
 async def answer_json(
     send: "Send", status: int, told: object, headers: Sequence[Header] = (), *, bodiless: bool = False
 ) -> None:
