@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import httpx
 import pytest
+from scripted import Upstream, ask, body, config_for, process
 
 from lantern_proxy.upstream.litellm import LitellmTransport
 from lantern_proxy.wire import CHAT, RESPONSES
@@ -59,6 +60,19 @@ async def test_a_body_says_what_is_asked_and_not_where_or_with_whose_key(path, m
     assert not own & called.keys()
     assert (called["api_key"], called["model"], called["drop_params"]) == ("sk-x", MODEL, True)
     assert (called["top_p"], called["stream"]) == (0.5, False)
+
+
+def test_no_log_holds_what_was_said_though_litellm_would_write_it(tmp_path):
+    with Upstream() as upstream:
+        route = f'{{model: lite, kind: litellm, target: openai/m, url: "{upstream.url}/v1"}}'
+        more = f"upstream: {{routes: [{route}]}}\nlog: {{level: debug, json: true}}\n"
+        with process(config_for(upstream, tmp_path), more=more) as (serve, url):
+            answer = ask(url, body("the word is CANARY-7", model="lite"))
+            serve.terminate()
+            lines = serve.stderr.read().splitlines()
+    assert (answer.status_code, len(upstream.got)) == (200, 1)
+    assert not [line for line in lines if "CANARY-7" in line]
+    assert all(json.loads(line) for line in lines)
 
 
 @pytest.mark.anyio

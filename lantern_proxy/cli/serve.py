@@ -286,13 +286,13 @@ def _embedder(config: Config) -> str:
 
 
 def log_to_stderr(config: Config) -> None:
+    """What Lantern tells, from the level on that is set. Of other packages warnings only: some log what they send."""
+    level = config.log.level.upper()
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if config.log.json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=config.log.level.upper(), handlers=[handler], force=True)
-    for noisy in ("httpx", "httpcore"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    for noisy in ("uvicorn", "uvicorn.error"):
-        logging.getLogger(noisy).setLevel(logging.WARNING if config.log.level != "debug" else logging.DEBUG)
+    logging.basicConfig(level="ERROR" if level == "ERROR" else "WARNING", handlers=[handler], force=True)
+    for ours in ("lantern", "lantern_proxy"):
+        logging.getLogger(ours).setLevel(level)
     # the command ends with the reason
     logging.getLogger("uvicorn.error").addFilter(lambda record: "startup failed" not in record.getMessage())
 
