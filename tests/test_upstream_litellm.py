@@ -7,20 +7,21 @@ import httpx
 import pytest
 from scripted import Upstream, ask, body, config_for, process
 
+from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.litellm import LitellmTransport
+from lantern_proxy.upstream.stock import litellm_client
 from lantern_proxy.wire import CHAT, RESPONSES
 
 pytestmark = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `litellm` is not installed")
 
 MODEL = "anthropic/claude-sonnet-4-5"
 ASK = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}], "seed": 7}
+KEY = {"authorization": "Bearer sk-x"}
 
 
 def client(**params: object) -> httpx.AsyncClient:
     transport = LitellmTransport(MODEL, {"mock_response": "the port is 7443", **params})
-    return httpx.AsyncClient(
-        transport=transport, base_url="http://litellm/v1", headers={"authorization": "Bearer sk-x"}
-    )
+    return httpx.AsyncClient(transport=transport, base_url="http://litellm/v1", headers=KEY)
 
 
 @pytest.mark.anyio
@@ -60,6 +61,26 @@ async def test_a_body_says_what_is_asked_and_not_where_or_with_whose_key(path, m
     assert not own & called.keys()
     assert (called["api_key"], called["model"], called["drop_params"]) == ("sk-x", MODEL, True)
     assert (called["top_p"], called["stream"]) == (0.5, False)
+
+
+@pytest.mark.anyio
+async def test_a_provider_that_is_silent_is_asked_once_and_told_after_the_read_timeout():
+    with Upstream(answer=lambda got, wire: wire.closed()) as upstream:
+        route = RouteConfig(kind="litellm", target="openai/m", url=f"{upstream.url}/v1")
+        async with litellm_client(UpstreamConfig(read_timeout_s=1), route) as http:
+            answer = await http.post("http://litellm/v1/chat/completions", json=ASK, headers=KEY, timeout=None)
+        assert (answer.status_code, len(upstream.got)) == (408, 1)
+    assert "timeout value=1" in answer.json()["error"]["message"]
+
+
+@pytest.mark.anyio
+async def test_what_a_provider_answers_wrongly_is_told_without_a_stack_trace():
+    with Upstream() as upstream:  # it answers in OpenAI's form
+        route = RouteConfig(kind="litellm", target=MODEL, url=upstream.url)
+        async with litellm_client(UpstreamConfig(), route) as http:
+            answer = await http.post("http://litellm/v1/chat/completions", json=ASK, headers=KEY)
+    assert answer.status_code >= 500
+    assert "Traceback" not in answer.text
 
 
 def test_no_log_holds_what_was_said_though_litellm_would_write_it(tmp_path):

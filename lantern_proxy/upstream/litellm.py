@@ -101,7 +101,7 @@ class _Events(httpx.AsyncByteStream):
             async for chunk in self._chunks:
                 yield b"data: " + _json(chunk) + b"\n\n" if self._is_chat else _event(chunk)
         except Exception as error:  # the head is out: say it as providers do, in the stream
-            yield b"data: " + _told(str(error), type(error).__name__) + b"\n\n"
+            yield b"data: " + _told(_reason(error), type(error).__name__) + b"\n\n"
             return
         if self._is_chat:
             yield b"data: [DONE]\n\n"
@@ -136,10 +136,15 @@ def _failure(error: Exception) -> httpx.Response:
         else {}
     )
     refused = _refusal(
-        status if isinstance(status, int) and 400 <= status < 600 else 502, str(error), type(error).__name__
+        status if isinstance(status, int) and 400 <= status < 600 else 502, _reason(error), type(error).__name__
     )
     refused.headers.update(kept)
     return refused
+
+
+def _reason(error: Exception) -> str:
+    """What litellm says of an error, without the stack trace that some of its messages end with."""
+    return str(error).partition("\nTraceback (most recent call last)")[0]
 
 
 def _refusal(status: int, message: str, kind: str = "invalid_request_error") -> httpx.Response:
