@@ -10,7 +10,7 @@ step = chat.compact(STYLES["summary as user message"], summary, "go on")
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lantern_proxy.follow import Step, follow, reply
@@ -19,7 +19,7 @@ from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import as_told
 from lantern_proxy.session import Known
 from lantern_proxy.session.recalled import recall
-from lantern_proxy.turn import Answer, Filed, Head, is_random
+from lantern_proxy.turn import Answer, Api, Filed, Head, is_random
 from lantern_proxy.wire import chat as wire
 from lantern_proxy.wire.headers import identity
 
@@ -51,6 +51,8 @@ class Lab:
 
     restarts = False
     """Does a restart come before each request?"""
+    api: Api = "chat"
+    """By which the next requests come."""
 
     def __init__(self) -> None:
         self.known = Known()
@@ -69,7 +71,8 @@ class Lab:
             self.restart()
         offered = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
         data: Wire = {"model": "m", "messages": list(messages), **({"tools": offered} if offered else {}), **body}
-        request = as_told(wire.read(json.dumps(data, ensure_ascii=False).encode()))
+        read = wire.read(json.dumps(data, ensure_ascii=False).encode())
+        request = as_told(replace(read, api=self.api))
         self.now += 5
         step = follow(self.known, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
         self._keep(step.session, step.filed)

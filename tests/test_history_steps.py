@@ -235,3 +235,33 @@ def test_another_use_of_one_answer_is_a_session_of_its_own():
     agent.go()
     step = lab.ask([{"role": "system", "content": SUM_UP}, user(f"Translate:\n{agent.steps[0]}")])
     assert (step.event, step.session.id != agent.session) == ("new", True)
+
+
+def test_of_two_runs_that_began_alike_the_one_goes_on_that_got_most_of_what_is_shown():
+    lab = Lab()
+    one, other = Surveyor(lab, "Varnholm"), Surveyor(lab, "Varnholm", named=True)
+    for agent in (one, one, one, one, other, other):
+        agent.go()
+    assert other.session != one.session
+    step = one.go()
+    assert (step.event, step.session.id) == ("turn", one.session), step.link.why
+
+
+def test_steps_that_come_by_another_protocol_are_those_of_another():
+    agent = Surveyor(Lab(), "Varnholm")
+    for _ in range(3):
+        agent.go()
+    agent.lab.api = "messages"
+    step = agent.send()
+    assert (step.event, step.session.id != agent.session) == ("new", True), step.link.why
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_few_of_many_steps_are_a_side_call_where_their_task_stands_there_too(told):
+    agent = Surveyor(Lab(), "Varnholm")
+    for _ in range(8):
+        agent.go()
+    task = agent.text().partition("[notes]")[0] if told else "Here is what a surveyor did.\n"
+    asked = "Say in a word how well it went.\n" + task + "\n".join(agent.steps[-3:])
+    judged = agent.lab.ask([{"role": "system", "content": SUM_UP}, user(asked)])
+    assert (judged.event, judged.session.parent == agent.session) == ("side" if told else "new", told), judged.link.why

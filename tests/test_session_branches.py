@@ -117,14 +117,15 @@ class Stored:
         self.lab = Lab()
         self.ids = (f"ses_{n}" for n in itertools.count(1))
 
-    def ask(self, said: str, before: str = "", **more: object) -> Step:
+    def ask(self, said: str, before: str = "", named: str = "", **more: object) -> Step:
         data = {"input": [user(said)], "previous_response_id": before or None, **more}
         request = responses.read(json.dumps(data).encode())
-        return follow(self.lab.known, request, Identity(), now=self.lab.now, new_id=lambda: next(self.ids))
+        who = Identity(ids=(("x-session-id", named),) if named else ())
+        return follow(self.lab.known, request, who, now=self.lab.now, new_id=lambda: next(self.ids))
 
-    def turn(self, said: str, before: str = "", **more: object) -> tuple[Step, str]:
+    def turn(self, said: str, before: str = "", named: str = "", **more: object) -> tuple[Step, str]:
         """The request, and what its answer is called."""
-        step = self.ask(said, before, **more)
+        step = self.ask(said, before, named, **more)
         number = self.lab.call_id()
         content = [{"type": "output_text", "text": f"{said} That is noted."}]
         output = [{"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
@@ -160,6 +161,13 @@ def test_whatever_is_added_to_a_conversation_that_the_upstream_holds_is_its_next
         assert (step.event, step.session.id) == ("turn", first.session.id), step.link.why
     other, _ = stored.turn("Which part do I need?", **(whole | {"conversation": "conv_72"}))
     assert (other.event, other.session.id == first.session.id) == ("new", False)
+
+
+def test_who_names_a_stored_answer_goes_on_behind_it_under_whatever_id():
+    stored = Stored()
+    first, name = stored.turn("Here is the pump.", named="one")
+    step = stored.ask("Which valve does it have?", name, named="two")
+    assert (step.event, step.session.id) == ("turn", first.session.id), step.link.why
 
 
 def test_who_begin_behind_one_stored_answer_have_conversations_of_their_own():

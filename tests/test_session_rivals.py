@@ -1,0 +1,239 @@
+"""Whose request it is: what must not make it another's, each in a chat where nothing else tells them apart."""
+
+from collections.abc import Callable
+
+import pytest
+from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, summary_of, transcript, turns, user
+
+from lantern_proxy.session import RECENT_S
+
+NEXT = user("And which of them is restarted first?")
+SHORTEN = "You summarize the output of tools."
+
+
+def in_tags(message: Wire) -> Wire:
+    return {**message, "content": f"<b>{message['content']}</b>"}
+
+
+GOES_ON: dict[str, Callable[[Chat], list[Wire]]] = {
+    "all of it": lambda c: [*c.history, NEXT],
+    "the last question again": lambda c: c.history[:-1],
+    "its last answer in another dress": lambda c: [*c.history[:-1], in_tags(c.history[-1]), NEXT],
+    "its last answer in part": lambda c: [*c.history[:-1], assistant(c.history[-1]["content"][-40:]), NEXT],
+    "a window": lambda c: [*c.history[-3:], NEXT],
+    "its last answer alone": lambda c: [c.history[-1], NEXT],
+    "what its user said": lambda c: [c.history[2], c.history[4], NEXT],
+    "a text with its history": lambda c: [user(f"{transcript(c.history)}\n\n[user]: Go on."), assistant("Yes."), NEXT],
+    "a claimed summary": lambda c: [user("Summary of the conversation so far: " + summary_of("zephyr", 4)), NEXT],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+@pytest.mark.parametrize("summed_up", [False, True])
+def test_what_came_by_one_protocol_is_gone_on_with_by_that_alone(name: str, summed_up: bool) -> None:
+    """Programs that share a key may speak several."""
+    known_as = {}
+    for api in ("chat", "messages"):
+        chat = Chat(Lab())
+        for said, answer in turns("zephyr", 4):
+            chat.turn(said, answer)
+        if summed_up:
+            chat.summarise("transcript in one message, no system prompt", summary_of("zephyr", 4))
+        chat.lab.api = api
+        step = chat.send(GOES_ON[name](chat))
+        known_as[api] = step.session.id == chat.session or step.session.parent == chat.session
+    assert known_as == {"chat": True, "messages": False}
+
+
+STOCK = "Thank you, I have noted that. Is there anything else I can do for you today?"
+HOURS = ("When are you open on weekdays?", "We are open from 9 to 18, on Saturdays until noon.")
+
+
+def talk(lab: Lab, said: list[tuple[str, str]], window: int = 3, **body: str) -> tuple[set[str], list[Wire]]:
+    """A conversation whose client shows the last messages: its sessions, and all that was said."""
+    history: list[Wire] = []
+    sessions = set()
+    for asked, answer in said:
+        history.append(user(asked))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history[-window:]], **body)
+        sessions.add(step.session.id)
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+    return sessions, history
+
+
+def test_who_hears_the_same_by_another_protocol_takes_nothing_from_who_goes_on() -> None:
+    lab, found = Lab(), []
+    for api, name in (("chat", "Rosa Quint"), ("messages", "Emil Haug")):
+        lab.api = api
+        found.append(talk(lab, [(f"I am {name}.", STOCK), HOURS, ("Thanks a lot!", STOCK), HOURS]))
+    for api, (sessions, history) in zip(("chat", "messages"), found, strict=True):
+        lab.api = api
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history[-2:], user("And who am I?")])
+        assert {step.session.id} == sessions, step.link.why
+
+
+def test_one_id_by_two_protocols_names_two_conversations() -> None:
+    chat = Chat(Lab(), named="one")
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    chat.lab.api = "messages"
+    step = chat.send([*chat.history, NEXT])
+    assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
+
+
+def test_a_word_and_a_question_that_others_asked_too_are_nobodys_window() -> None:
+    lab = Lab()
+    own, _ = talk(lab, [(f"Hello, {HOURS[0]}", "From 9 to 18."), ("My code is 7731-R.", STOCK), (HOURS[0], "OK."),
+                        ("And on Sundays, are you open?", "Not at all.")])  # fmt: skip
+    step = lab.ask([{"role": "system", "content": SYSTEM}, assistant("OK."), user(HOURS[0])])
+    assert (step.event, step.session.id in own) == ("new", False), step.link.why
+
+
+def test_who_shows_all_that_is_left_of_what_another_said_does_not_take_part_in_what_was_lost() -> None:
+    lab = Lab()
+    said = [("My contract is 7731-R.", "Noted."), HOURS, ("Where can I park my car?", "Behind the house, for an hour.")]
+    own, history = talk(lab, said, 3, user="rosa")
+    asked = [{"role": "system", "content": SYSTEM}, *history[-4:], user("Which contract do I have?")]
+    assert lab.ask(asked, user="emil").session.id not in own
+
+
+@pytest.mark.parametrize("person", ["rosa", "emil"])
+def test_the_last_answer_of_another_begins_no_window(person: str) -> None:
+    lab = Lab()
+    own, history = talk(lab, [HOURS, ("Thanks a lot!", "Done.")], 9, user="rosa")
+    step = lab.ask([{"role": "system", "content": SYSTEM}, history[-1], user("What can you do?")], user=person)
+    assert (step.session.id in own) is (person == "rosa"), step.link.why
+
+
+def test_who_quotes_another_chat_goes_on_in_the_one_of_which_there_is_more() -> None:
+    lab = Lab()
+    own, other = Chat(lab), Chat(lab)
+    for chat, project in ((own, "zephyr"), (other, "maple")):
+        for said, answer in turns(project, 5):
+            chat.turn(said, answer)
+    shown = [*own.history[2::2], *other.history[2:6:2], user("Put all this in order.")]
+    step = own.send(shown)
+    assert step.session.id == own.session, step.link.why
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_result_is_shortened_for_who_called_for_it_just_now(later: bool) -> None:
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn("Hello", "Good day.")
+    chat.history.append(user("Read the log."))
+    chat.lab.answer(chat.send(), called("call_1", "read_file", path="log"))
+    chat.lab.now += 3600 * later
+    made = chat.lab.ask([{"role": "system", "content": SHORTEN}, user("read_file: 200 lines say that all is well.")])
+    assert (made.session.parent == chat.session) is not later, made.link.why
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_summary_is_wished_of_what_was_said_just_now(later: bool) -> None:
+    chat = Chat(Lab())
+    chat.turn(*turns("zephyr", 1)[0])
+    chat.lab.now += 3600 * later
+    orders = {"role": "system", "content": "Summarize the conversation. The summary of the session is read by a model."}
+    made = chat.lab.ask([orders, chat.history[0]])
+    assert (made.session.parent == chat.session) is not later, made.link.why
+
+
+# --- what is said of it in the system prompt ------------------------------------------------------------------------
+
+OTHER = "You are Ada, who knows her way about in houses, and you answer in one sentence. "
+
+
+@pytest.mark.parametrize("what", ["its summary", "its lines"])
+def test_a_summary_in_another_system_prompt_is_a_compaction_but_lines_of_it_are_a_side_call(what: str) -> None:
+    chat = Chat(Lab(), named="one")
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", 6)
+    chat.summarise("transcript in one message, no system prompt", summary)
+    about = summary if what == "its summary" else transcript(chat.history[4:8])
+    step = chat.lab.ask([{"role": "system", "content": OTHER + about}, NEXT], headers=chat.headers)
+    assert step.event == ("compacted" if what == "its summary" else "side"), step.link.why
+
+
+# --- people, programs, ids ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("person", ["rosa", "emil", "ada"])
+def test_a_claimed_summary_is_that_of_who_is_named_though_another_said_the_same(person: str) -> None:
+    lab = Lab()
+    sessions = {name: talk(lab, turns("zephyr", 4), 9, user=name)[0] for name in ("rosa", "emil")}
+    claimed = user("Summary of the conversation so far: " + summary_of("zephyr", 4))
+    step = lab.ask([{"role": "system", "content": SYSTEM}, claimed, NEXT], user=person)
+    assert [name for name, own in sessions.items() if step.session.id in own] == [person] * (person in sessions)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_claimed_summary_is_that_of_what_was_said_lately(later: bool) -> None:
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    chat.lab.now += RECENT_S * later
+    step = chat.send([user("Summary of the conversation so far: " + summary_of("zephyr", 4)), NEXT])
+    assert (step.session.id == chat.session) is not later, step.link.why
+
+
+def test_our_own_id_names_a_session_that_has_another_of_its_client() -> None:
+    chat = Chat(Lab(), named="one")
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    shown = chat.wire([*chat.history[-2:], NEXT])
+    step = chat.lab.ask(shown, headers={"x-lantern-session": chat.session, "x-session-id": "two"})
+    assert (step.session.id, step.event) == (chat.session, "window"), step.link.why
+
+
+def test_a_summary_alone_under_another_id_is_no_copy() -> None:
+    chat = Chat(Lab(), named="one")
+    for said, answer in turns("zephyr", 8):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", [1, 2, 5])
+    chat.summarise("instruction at the end", summary)
+    chat.compact(STYLES["summary, then the question"], summary, "Go on.", "I go on with it.")
+    step = chat.lab.ask(chat.wire([user(summary), NEXT]), headers={"x-session-id": "two"})
+    assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_of_equal_windows_the_one_goes_on_whose_key_of_the_cache_it_has(which: int) -> None:
+    lab, found = Lab(), []
+    for code in ("7731-R", "9942-E"):
+        said = [(f"My code is {code}.", "Noted."), HOURS, ("Thanks a lot!", STOCK)]
+        found.append(talk(lab, said, prompt_cache_key=code))
+    sessions, history = found[which]
+    shown = [{"role": "system", "content": SYSTEM}, *history[-2:], user("Which code do I have?")]
+    step = lab.ask(shown, prompt_cache_key=("7731-R", "9942-E")[which])
+    assert {step.session.id} == sessions, step.link.why
+
+
+# --- system prompts that change -------------------------------------------------------------------------------------
+
+
+def on_day(day: int) -> str:
+    return f"{SYSTEM} Today is day {day}."
+
+
+def dated(lab: Lab, said: list[tuple[str, str]], days: tuple[int, ...], start: int) -> tuple[str, list[Wire]]:
+    """A conversation whose system prompt tells the day, and whose client shows what was said from `start` on in the
+    end: its session, and all that was said."""
+    history: list[Wire] = []
+    for day, (asked, answer) in zip(days, said, strict=True):
+        history.append(user(asked))
+        shown = history[start:] if len(history) > start + 2 else history
+        step = lab.ask([{"role": "system", "content": on_day(day)}, *shown])
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+    return step.session.id, history
+
+
+@pytest.mark.parametrize("start", [2, 99])
+def test_a_prompt_that_tells_the_day_parts_no_two_that_end_alike(start: int) -> None:
+    """The one that had another day may have this one now. Its window may have begun a session of its own."""
+    lab = Lab()
+    own, history = dated(lab, [("My code is 7731-R.", "Noted."), HOURS, ("Thanks a lot!", STOCK)], (1, 2, 2), 2)
+    other, _ = dated(lab, [("My code is 9942-E.", "Noted."), HOURS, ("Thanks a lot!", STOCK)], (1, 1, 3), start)
+    step = lab.ask([{"role": "system", "content": on_day(2)}, *history[2:], user("Which code do I have?")])
+    assert step.session.id not in (own, other), step.link.why
