@@ -61,40 +61,30 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     ids = (*identity.ids, *request.ids)
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
-    found = None
-    if ids or identity.agent:
-        found = _stored(known, ids) or _by_family(known, request, identity, strong)
+    found = _stored(known, ids) or _by_family(known, request, identity, strong)
     if found is None:
         found = _by_content(known, request, weak, now) or Link(why="nothing known", side=is_title_call(request))
     elif found.why == BY_ID and _begins_in_run(known, request, ids):
         found = Link(why="another conversation of its run")
-    if _is_new_id(known, found, strong) and not _is_copy(known, found.session, request):
-        found = Link(why="known content under a new id", parent=found.session.id if found.session else "")
+    session = found.session
+    if session and not found.side and _is_new_id(known, session, strong) and not _is_copy(known, session, request):
+        found = Link(why="known content under a new id", parent=session.id)
     if parent := _passed_on_from(known, request, found, strong):
         found = Link(why="what its model wrote, passed on by its user", parent=parent)
-    if not (ids or identity.agent or identity.signals or request.signals):
-        return found
     side = found.side or bool(identity.agent) or bool({"side", "compact"} & (identity.signals | request.signals))
     return replace(found, family=next(iter((*strong, *weak)), ""), side=side, agent=found.agent or identity.agent)
 
 
-def _is_new_id(known: Known, found: Link, strong: Sequence[str]) -> bool:
-    session = found.session
-    return bool(
-        session
-        and strong
-        and session.family
-        and session.id not in strong
-        and not any(session.id in named(known, value) for value in strong)
-        and not found.side
-        and found.why != STORED
-    )
+def _is_new_id(known: Known, session: Session, strong: Sequence[str]) -> bool:
+    """Does a client name another id than any of the session's, or of the answers that it got?"""
+    is_named = any(session.id == value or session.id in named(known, value) for value in strong)
+    return bool(strong and session.family) and not is_named
 
 
-def _is_copy(known: Known, session: Session | None, request: Request) -> bool:
+def _is_copy(known: Known, session: Session, request: Request) -> bool:
     """Does a client go on under a new id with a copy of a conversation, behind the summary that was made of it? What
     was lost of the one was lost of the other."""
-    if session is None or not session.lost or not goes_on(session, request):
+    if not session.lost or not goes_on(session, request):
         return False
     told = [*told_aside(known.said.get(session.id, {}).items())]
     return any(text in plain(m.text) for m in request.messages[:FIRST] for text in told)

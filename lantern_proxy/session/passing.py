@@ -43,8 +43,8 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
 def _ends_like_last(session: Session, request: Request) -> bool:
     """Does a request end as the last one did, or as that did before its question, which is another one now?"""
     shown, asked = shown_and_asked(request)
-    before, end = said_of(e.message for e in before_answer(session)), end_of_shown(request.messages)
-    is_telling = len(shown) > 1 or (end > 0 and breadth(plain(request.messages[end - 1].text)) >= PROBE_CHARS)
+    before, last = said_of(e.message for e in before_answer(session)), end_of_shown(request.messages) - 1
+    is_telling = len(shown) > 1 or breadth(plain(request.messages[last].text)) >= PROBE_CHARS
     if prints_of(before[-len(asked) :]) == prints_of(asked):
         return True
     return is_telling and prints_of(before[-len(shown) - 1 : -1]) == prints_of(shown)
@@ -70,8 +70,6 @@ def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: S
     text = plain(message.text)
     if len(text) < PROBE_CHARS:
         return False
-    if text in said:
-        return True
     front, back = text[:_ALIKE_CHARS], text[-_ALIKE_CHARS:]
     begun = {start for _, start in known.sought.within(text, known.by_start)}
     return any(

@@ -29,7 +29,6 @@ from lantern_proxy.session.shown import (
     fit_of,
     in_common,
     is_end,
-    is_talk,
     prints_of,
     run_in,
     said_in,
@@ -57,8 +56,7 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
         and not s.side
         and (ends_in(known, s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
     ]
-    ending = _ending_alike(known, session, request, seen={s.id for s in others})
-    return [*found, *(s for s in ending if not is_others(s, request))]
+    return [*found, *_ending_alike(known, session, request, seen={s.id for s in others})]
 
 
 def settled(known: Known, session: Session, request: Request) -> Session | None:
@@ -69,7 +67,7 @@ def settled(known: Known, session: Session, request: Request) -> Session | None:
         return session
     rivals = _ending_alike(known, session, request)
     if session.lost and is_anothers(session, request):
-        return decided(known, rivals, request) if rivals else None
+        return decided(known, rivals, request)
     return decided(known, [session, *rivals], request) if rivals else session
 
 
@@ -183,13 +181,10 @@ def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Me
 
 def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
     """The same by the last messages, which tell it of most: many got the same answer once."""
-    said = (e for e in reversed(session.head) if is_talk(e.message))
-    last = next(said, None)
-    if last is not None and last.message.print == shown[-1].print:
+    if next((m.print for m in said_in(reversed(session.head))), None) == shown[-1].print:
         return True
-    while last is not None and last.produced:
-        last = next(said, None)
-    return last is not None and last.message.print == asked[-1].print
+    before = (e for e in reversed(session.head) if not e.produced)
+    return next((m.print for m in said_in(before)), None) == asked[-1].print
 
 
 def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
@@ -219,7 +214,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 
     weak: ids that may stand for many conversations
     """
-    if session.side or (not session.lost and goes_on(session, request)):
+    if not session.lost and goes_on(session, request):
         return False  # it holds no more than is shown
     messages, got = request.messages, list[Session]()
     end = len(messages)
@@ -280,7 +275,7 @@ def is_anothers(session: Session, request: Request) -> bool:
         return False
     shown, _ = shown_and_asked(request)
     head = said_of(e.message for e in session.head)
-    return session.lost or not shown or prints_of(head) != prints_of(shown)
+    return session.lost or prints_of(head) != prints_of(shown)
 
 
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lantern_proxy.history.dress import unescaped
-from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.forms import shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, shows_task, told_steps
@@ -160,7 +160,7 @@ def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bo
 def stepped(known: Known, request: Request) -> Link | None:
     """The session whose last answers, field by field, stand in a request in which only the user speaks: of several the
     one with most of them. Where two are as like, it is none's: they may be runs of one task."""
-    if request.delta or any(m.role not in (*SYSTEM, "user") for m in request.messages):
+    if any(m.role not in (*SYSTEM, "user") for m in request.messages):
         return None
     candidates = [known.sessions[sid] for sid in quoted(known, searched(texts_of(request)))[:CANDIDATES]]
     told = [(steps_told(known, s, request), s) for s in candidates if s.api == request.api]
@@ -202,6 +202,6 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
         return None
     s = known.sessions[got.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
-    known_as = (s.system or s.tools) and s.turn > 1 and not is_others(s, request)
+    known_as = not _is_bare(s) and s.turn > 1
     last = bool(s.head) and s.head[-1].message.print == said[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None
