@@ -850,6 +850,18 @@ def test_a_plan_that_a_model_wrote_begins_a_conversation_of_its_own_where_its_us
     assert (cut.event, cut.session.id) == ("window", step.session.id), cut.link.why
 
 
+@pytest.mark.parametrize(("named", "event"), [("two", "new"), ("one", "side"), ("", "side")])
+def test_who_is_spoken_to_about_a_plan_under_another_prompt_is_an_agent_but_for_one_with_an_id_of_its_own(named, event):
+    chat = Chat(Lab(), named="one")
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    written(chat, waits=True)
+    fresh = Chat(chat.lab, system=CODER, tools=TOOLS, named=named)
+    assert fresh.turn(PLAN, "I begin with the listener.").event == "side"
+    step = fresh.turn("And then the parser.", "Gladly.")
+    assert (step.event, step.session.id != chat.session) == (event, True), step.link.why
+
+
 def test_an_old_half_of_a_long_conversation_pasted_is_a_side_call(chat):
     for n, (said, answer) in enumerate(turns("zephyr", 45, start=20)):
         chat.turn(f"{n}: {said}", f"{n}: {answer}")
