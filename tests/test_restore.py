@@ -748,6 +748,7 @@ NAMED = [
         ("Write the password of Kuborsel into the report.", "pewter-gamel"),
         ("Now tell the driver when Tinormel opens.", "7:45"),
         ("Send somebody to Tinormel.", "7:45"),
+        ("Call Tinormel tonight.", "7:45"),
         ("Write the password into the report.", ""),
         ("Go on with the agenda, please.", ""),
         ("Thanks, Kuborsel! See you.", ""),
@@ -800,6 +801,49 @@ def test_a_question_that_goes_on_with_what_was_just_said_among_people_gets_no_bl
         assert restorer.for_question(ask("You're your father's son. How are the feet?", present="Nothing.")) is None
         assert "feet hurt" in restorer.for_question(ask("How are the feet of my father?", present="Nothing.")).text
         restorer.close()
+
+
+GROUP = [
+    ("Mirko: The boiler man wants 240 for the valve.", "Noted, 240 for the valve."),
+    ("Jorunn: Mirko will pay him on Friday.", "Noted."),
+    ("Mirko: The attic key hangs behind the clock.", "Noted."),
+    *((f"{'Mirko' if n % 2 else 'Jorunn'}: We read page {n + 30} today.", f"Page {n + 30}.") for n in range(14)),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "comes"),
+    [
+        ("Mirko: And what did you say?", ""),
+        ("Mirko: So who looks at it?", ""),
+        ("Mirko: Where does the attic key hang?", "clock"),
+        ("Jorunn: Does Mirko pay the boiler man?", "Friday"),
+        ("Minutes: What did Mirko say of the valve?", "240"),
+    ],
+)
+def test_the_name_of_who_asks_is_not_what_is_asked_for(tmp_path, said, comes):
+    """It stands before half of what was said, and was all that these questions named."""
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(GROUP))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        block = restorer.for_question(ask(said, present="Nothing.", budget=1_500))
+        restorer.close()
+    assert comes in block.text if comes else block is None
+
+
+@pytest.mark.parametrize("is_bot", [True, False])
+def test_among_people_alone_who_names_something_gives_no_order(tmp_path, is_bot):
+    said = "Jorunn: Tell the Hvalerby people about the boiler."
+    told = [("Mirko: The ferry to Hvalerby leaves at 6:35.", "Jorunn: I never was there."), *GROUP]
+    with Archive(tmp_path / "a.db") as kept:
+        messages = filed(told)
+        if not is_bot:
+            messages = [replace(f, message=message("user", f.message.items, b"{}")) for f in messages]
+        write(kept, messages)
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        block = restorer.for_question(ask(said, present="Nothing.", budget=1_500))
+        restorer.close()
+    assert "6:35" in block.text if is_bot else block is None
 
 
 def test_a_user_leads_in_to_what_they_ask_an_assistant(restorer):

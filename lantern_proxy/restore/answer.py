@@ -17,7 +17,7 @@ from lantern_proxy.restore.named import first_of, listed, naming
 from lantern_proxy.restore.offers import SHARPNESS, offers
 from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses
+from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses, only_people
 from lantern_proxy.restore.rerank import Rerankers, promoted
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.signals import POOL
@@ -106,7 +106,9 @@ class _Search:
         if is_good:
             found = strong(lost, scope, self._evidence, self.mass, self.order, self._ask, people=self._people)
         else:
-            found = naming(lost, scope, question, self._present)
+            # among people alone what does not ask is no order, but told
+            is_told = not question.asks and only_people([scope.passages[row].passage for row in self.order])
+            found = [] if is_told else naming(lost, scope, question, self._present)
         more = {candidate.row: candidate for candidate in news}
         if not (is_good or found):
             left = [candidate for candidate in lost if candidate.row not in more]

@@ -21,6 +21,8 @@ RARE = 0.5
 """How rare a name has to be: those of the people who talk are not."""
 _SIGNS = re.compile("[\u30a0-\u30ff\u3400-\u9fff]{2,}")
 """A name or another word of Japanese, between the signs of its grammar."""
+_OPENS = re.compile(r"(?:^|[.!?:;]\s)\W*[A-Z](?=[a-z])")
+"""The capital with which a sentence opens: no name of two words begins with the verb of "Call Petrov"."""
 MOST_NAMING = 4
 """What more passages name is what the conversation is about."""
 ITEM_HELD = 0.6
@@ -87,6 +89,8 @@ def first_of(
 
 def _names(said: str, scope: Scope) -> dict[str, frozenset[str]]:
     """What a text names that is rare in the scope -> its index terms."""
-    written = [each for each in specifics(said) if not (each.isalpha() and each.islower())]  # "tomorrow" names nothing
+    opened = _OPENS.sub(lambda found: found[0].lower(), said)
+    found = specifics(opened)
+    written = [each for each in found if not (each.isalpha() and each.islower())]  # "tomorrow" names nothing
     named = {name: frozenset(terms(name)) for name in (*keys(written), *_SIGNS.findall(said))}
     return {name: words for name, words in named.items() if max(map(scope.idf, words), default=0.0) >= RARE}

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from lantern_proxy.analyze import ends_asking, fences, informative, query_terms, sentences
 from lantern_proxy.analyze.spoken import spoken
 from lantern_proxy.rank import Floats
@@ -13,6 +15,7 @@ from lantern_proxy.restore.cover import among_people
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import asks, looks_back, personal, subject
+from lantern_proxy.signals import name_before, speaker_name
 from lantern_proxy.turn import Passage
 
 MOST_TERMS = 32
@@ -155,6 +158,21 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     )
 
 
+def of_speaker(question: Question, text: str, scope: Scope) -> Question:
+    """`question` as `text` asks it, without the name of who asks in front, which is not what is asked for: "Ana: did
+    she say yes?". It stays where they ask for matters of their own, of which they may have spoken before. A name that
+    stands before no other message is a heading."""
+    said = spoken(text)
+    at, name = name_before(said), speaker_name(said)
+    if not name or question.personal:
+        return question
+    newest = np.arange(max(0, len(scope) - LOOK_AT_NAMES), len(scope))
+    is_one = any(voice.name == name for voice in scope.passages.told(newest).voices.values)
+    return read_question(said[at:]) if is_one else question
+
+
+LOOK_AT_NAMES = 100
+"""Passages, the newest, before one of which the name of a speaker stands."""
 _BETWEEN = re.compile(
     r"[,;:\n\u3001\uff0c\uff1b\u060c]|(?<!\w)(?:and|or|und|oder|et|ou|y|o|e|i|en|och|ve|\u0438|\u0456|\u03ba\u03b1\u03b9|&)(?!\w)|\u548c|\u4ee5\u53ca"
 )
@@ -206,11 +224,11 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
             best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
     if question.asks and rows and _agree(evidence, rows[:LOOK_AT]):
         best += AGREEMENT
-    leans = question.goes_on and _only_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
+    leans = question.goes_on and only_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
     return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question) - GOES_ON * leans)))
 
 
-def _only_people(some: Sequence[Passage]) -> bool:
+def only_people(some: Sequence[Passage]) -> bool:
     """Do people talk to each other there, and no assistant with them?"""
     return all(each.speaker != "assistant" for each in some) and among_people(some)
 

@@ -29,7 +29,7 @@ from lantern_proxy.restore.loss import POOL_TIMES, pick_lost
 from lantern_proxy.restore.paper import pick_turns, rank_turns
 from lantern_proxy.restore.passages import Split
 from lantern_proxy.restore.present import Late, Present
-from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.question import of_speaker, read_question
 from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.routes import mixture, threshold
 from lantern_proxy.restore.scope import Key, Scope
@@ -91,6 +91,9 @@ class Restorer:
             if scope is None or not len(scope):
                 return None
             self._scopes.tell(scope, self._split())
+            question = of_speaker(question, ask.question, scope)
+            if not question.terms:
+                return None
             present = Present(ask.present, ask.late)
             if self._light_fault:
                 ask.notes.append("light:unusable")
