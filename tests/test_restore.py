@@ -286,6 +286,8 @@ def test_encoded_data_does_not_flood_the_block(tmp_path):
         ("How many requests per minute may Acme Corp make?", "250"),
         ("When is our launch?", "2026-03-14"),
         ("deploy it to the staging port we agreed on", "9443"),
+        ("ok and whats the staging port again", "9443"),
+        ("and how many requests may Acme Corp make", "250"),
     ],
 )
 def test_a_literal_question_gets_its_answer_first(restorer, question, fact):

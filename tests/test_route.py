@@ -57,6 +57,47 @@ def test_questions_and_requests_to_tell_ask(text):
 @pytest.mark.parametrize(
     "text",
     [
+        "and how many lanterns did we hang",
+        "whats the gate code again",
+        "wheres the spare fuse",
+        "so which tailor was it",
+        "ok and who mends it",
+        "oh, and when is it due",
+        "ok thanks. whats the colour",
+        "so is it still 8:15",
+        "btw what was her street",
+        "and did we ever oil the hinge",
+        "And how long are the planks",
+    ],
+)
+def test_who_leaves_out_the_question_mark_asks(text):
+    assert asks(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "so what i want is a table",
+        "so what the crew needs is sleep",
+        "and what place it is i told you",
+        "and when you are done sweep the hall",
+        "and when the lamps are lit, ring",
+        "but how about we walk instead",
+        "so how it works is simple",
+        "and who knows, maybe",
+        "and do it again",
+        "and have the planks cut",
+        "ok do that",
+        "Now do the same for the hall",
+    ],
+)
+def test_words_that_ask_within_what_is_told_do_not(text):
+    assert not asks(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "Ana: who drives on Friday",
         "Oma Hilde: wer kommt",
         "wann ist die Abnahme",

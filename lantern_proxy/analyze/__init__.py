@@ -71,6 +71,7 @@ STOP_WORDS = frozenset(
     this those through to too under until up upon us very was wasn't we we'd we'll we're we've were weren't what
     what's when where where's which while who who's whom whose why will with won't would wouldn't you you'd you'll
     you're you've your yours yourself yourselves im ive dont didnt doesnt cant wont isnt thats whats youre theyre
+    whos wheres whens whys hows
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
 """Dropped from queries: they carry no evidence of what is asked."""
@@ -83,7 +84,7 @@ CHAT_WORDS = frozenset(
     works work worked stop wait start resume retry try again lot much appreciated job step sounds look looks make
     sense makes think say tell said told know remind remember recall mention mentioned question answer need want
     help way thing things anything something everything nothing one ones time bit still already back earlier
-    previously before ask asked user assistant chat conversation message discussed talked talk discuss
+    previously before btw ask asked user assistant chat conversation message discussed talked talk discuss
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
 """Words that steer a chat. A message made of nothing else asks for nothing that was lost."""
