@@ -230,6 +230,9 @@ def test_an_endless_name_takes_time_in_proportion(text):
     "Don't even touch the config.", "Don't expect a database in the tests.", "Don't blame people in postmortems.",
     "We always look at the logs first.", "We never want secrets in the repo.", "We never need to support Python 2.",
     "Never fails silently: every error must be raised.", "Never in a commit message mention AI.",
+    "One rule for the minutes: names in full.", "And a small wish: tell me the price first.",
+    "New house rule: shoes off.", "No footnotes in the programme, please.", "Please no abbreviations.",
+    "No sherry in the trifle please, Ada drives.",
 ])  # fmt: skip
 def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     assert is_rule(text)
@@ -242,6 +245,9 @@ def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     "Never again!", "We never met.", "We always look forward to it.", "Whenever you need help, just let me know.",
     "Don't remember exactly.", "I've tried to use caching, but it's not working.",
     "I can't say if they use them or not.", "What if I use a webcam instead of the built-in one?",
+    "Please no rush.", "No problem, please go on.", "No, please.", "The rule of the club is older.", "No one came.",
+    "The firewall rule: tcp 22.", "Best wishes: Ada", "Which rules: ours or theirs?",
+    "No worries, please take your time.", "A rule of thumb: three eggs each.",
 ])  # fmt: skip
 def test_what_tells_of_always_and_never_is_no_rule(text):
     assert not is_rule(text)
@@ -277,7 +283,11 @@ def test_what_a_program_holds_between_its_lines_belongs_to_it():
 
 
 def test_a_preference_is_the_speakers_own():
-    assert all(map(is_preference, ("I prefer tabs.", "We'd rather wait.", "My preference is Postgres.")))
+    assert all(
+        map(
+            is_preference, ("I prefer tabs.", "We'd rather wait.", "My preference is Postgres.", "One preference: oak.")
+        )
+    )
     assert not any(map(is_preference, ("Some prefer tabs.", "It is rather slow.", "The preferred port is 80.")))
 
 

@@ -12,6 +12,11 @@ from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_r
 
 _USE = r"use \S+(?: (?!but (?:it|i|they)\b|(?:or|i|is|are)\b)\S+){0,3},? (?:not|never|instead of|rather than)\b"
 """How it is said what is used, and what is not: "use tabs, not spaces", but not "use caching, but it's not working"."""
+_ANNOUNCED = (
+    r"\b(?:a|one|two|three|another|my|our|new|first|second|house|ground)"
+    r"(?: (?:more|new|last|other|little|small|general|golden|ground|house))?"
+)
+"""What stands before "rule" and "wish" where one is laid down, and not spoken of."""
 _RULE = re.compile(
     # where a sentence begins, behind "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
@@ -35,16 +40,22 @@ _RULE = re.compile(
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
     r"|\bwe (?:always|never)\b(?! (?:love|enjoy|look forward|had|have been|met|went|saw|got|did|was|were|thought|knew"
     r"|felt|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\byou must not\b"
+    # "One rule for the letters: no jokes", "please no tables", "no exclamation marks, please", but not "please no rush"
+    rf"|{_ANNOUNCED} (?:rules?|wish(?:es)?)\b(?! of thumb)[^.?!:\n]{{0,40}}:\s*\S"
+    r"|\bplease,? no (?!rush|hurry|need|worries|problem)\w"
+    r"|\bno (?!rush|hurry|need|worries|problem|thanks|idea|one\b)\w[^.?!\n]{0,60},? please(?=[.!;,]|\W*$)"
     # "should I use Redis instead of Postgres?" only asks, "can you use metric units instead of imperial?" does not
     rf"|\byou (?:please )?{_USE}|\b{_USE}(?![^.!?\n,;(]{{0,200}}\?)",
     re.I,
 )
 _PREFERENCE = re.compile(
-    r"\b(?:i|we) (?:\w+ly |always )?prefer\b|\bmy preferences?\b|\b(?:i|we)(?:['\u2019]d| would) rather\b", re.I
+    r"\b(?:i|we) (?:\w+ly |always )?prefer\b|\bmy preferences?\b|\b(?:i|we)(?:['\u2019]d| would) rather\b"
+    rf"|{_ANNOUNCED} preferences?\b[^.?!:\n]{{0,40}}:\s*\S",
+    re.I,
 )
 _OF_RULES = (
     "always", "never", "now on", "here on", "going forward", "i ask", "whenever you", "time you", "make sure ",
-    "do not", "don'", "don\u2019", "must not",
+    "do not", "don'", "don\u2019", "must not", "rule", "wish", "please",
 )  # fmt: skip
 _OTHERS = ("not", "instead of", "rather than")
 """What a rule holds one of: the patterns cost a hundred times as much as to look for it."""
