@@ -805,6 +805,25 @@ def test_a_question_that_goes_on_with_what_was_just_said_among_people_gets_no_bl
         restorer.close()
 
 
+LETTERS = "ABCDEFGHIJKLMNOPQRST"
+
+
+@pytest.mark.parametrize("letter", ["B", "K", "T"])
+def test_a_name_of_one_letter_is_found(tmp_path, letter):
+    guests = (
+        "Abel Bruno Carla Dario Elke Falk Greta Hanno Ilse Jost Karin Lothar Mila Nuno Olga Pavel Rosa Sven Tilda Ulf"
+    )
+    named = zip(LETTERS, guests.split(), strict=True)
+    tables = [(f"Table {name} is for {guest} and family.", "Noted.") for name, guest in named]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(tables))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        block = restorer.for_question(ask(f"Who sits at table {letter}?", present="Nothing.", budget=900))
+        restorer.close()
+    best = min(block.placed, key=lambda placed: placed.rank)
+    assert best.text.startswith(f"Table {letter} is")
+
+
 GROUP = [
     ("Mirko: The boiler man wants 240 for the valve.", "Noted, 240 for the valve."),
     ("Jorunn: Mirko will pay him on Friday.", "Noted."),

@@ -142,7 +142,8 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     told = [focus[a:b].rstrip() for a, b in sentences(focus)]
     asked = [each for each in told if ends_asking(each)]
     named = len(set(informative(query_terms(" ".join(asked))))) if asked else math.inf
-    wanted = tuple(informative(query_terms(about))[:most_terms])
+    letters = [found.lower() for found in _LETTER.findall(about)]
+    wanted = tuple(dict.fromkeys([*informative(query_terms(about)), *letters]))[:most_terms]
     return Question(
         focus,
         wanted,
@@ -156,6 +157,10 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
         named < SAYS and len(asked) < len(told),
         _items(about),
     )
+
+
+_LETTER = re.compile(r"(?<![\w'\u2019.&+-])[B-HJ-Z](?![\w'\u2019&+#-]|\.\w|\. [A-Z])")
+"""A name of one letter: "table B", "gate C". "A" and "I" are words; with a full stop it is an initial."""
 
 
 def of_speaker(question: Question, text: str, scope: Scope) -> Question:
