@@ -269,6 +269,7 @@ def test_code_is_told_from_prose_and_settings(text):
     "We meet at 9:00 (room 4), 10:00 (room 5) and 11:00.", "- **Deadline:** 3 May (two weeks)", "port: 9443", "x < 3",
     "I keep users(id, name) and orders(id, user_id, total) apart, as you said.", "/srv/app/main.py", "git push -f", "",
     "KeyError: 'port'", "See https://example.org/a?b=c",
+    "For \u03bc = 3: (2, 5).", "So tr(M) = 7; det(M) = 12.", "Then (y - 1)(y + 4) = 0.",
 ])  # fmt: skip
 def test_prose_and_settings_are_no_code(text):
     assert not _is_code(text)
