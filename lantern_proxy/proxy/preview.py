@@ -64,13 +64,13 @@ def _choose(
 ) -> Preview:  # fmt: skip
     from lantern_proxy.restore.ask import Ask
     from lantern_proxy.restore.passed_over import Passed
-    from lantern_proxy.restore.present import text_of, users_text_of
+    from lantern_proxy.restore.present import texts_of
 
     settings = proxy.config.restore
+    present, users_text = texts_of(whole(session.head, request))
     ask = Ask(
-        tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned),
-        present=text_of(whole(session.head, request)), users_text=users_text_of(request),
-        question=verdict.question_in(request), summary=verdict.summary_in(request),
+        tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned), present=present,
+        users_text=users_text, question=verdict.question_in(request), summary=verdict.summary_in(request),
         budget_chars=room_for(request, settings.budget_chars, settings), now=time.time(),
         deadline=time.monotonic() + _PATIENCE_S,
     )  # fmt: skip
