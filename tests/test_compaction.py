@@ -1477,14 +1477,26 @@ def test_what_stands_for_what_was_lost_is_a_summary_and_no_message_that_a_window
     assert verdict.question_in(request) == "Which of them is due first?"
 
 
+@pytest.mark.parametrize("system", [SYSTEM, ""], ids=["orders", "none"])
 @pytest.mark.parametrize(("left", "event"), [(4, "window"), (None, "turn")])
-def test_what_a_client_shows_in_front_of_all_that_was_said_before_is_asked(left, event):
-    chat = talk(Lab(), "en", named=False, tools=False, others=2)
+def test_what_a_client_shows_in_front_of_all_that_was_said_before_is_asked(left, event, system):
+    chat = Chat(Lab(), system=system, named="one")
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
     shown = [user("Which of them is due first?"), *chat.history[-(left or 0) :]]
     step = chat.send(shown)
     request = wire.read(json.dumps({"messages": chat.wire(shown)}).encode())
     assert (step.event, step.session.id) == (event, chat.session), step.link.why
     assert step.verdict.question_in(request) == "Which of them is due first?"
+
+
+def test_a_summary_in_front_of_an_answer_that_is_to_go_on_is_not_asked():
+    chat = talk(Lab(), "en", named=True, tools=False, others=0)
+    shown = [user(summary_of("zephyr", range(5))), *chat.history[-4:]]
+    verdict = chat.send(shown).verdict
+    request = wire.read(json.dumps({"messages": chat.wire(shown)}).encode())
+    assert verdict.event == "compacted"
+    assert verdict.question_in(request) == chat.history[-2]["content"]
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -163,6 +163,18 @@ def test_whatever_is_added_to_a_conversation_that_the_upstream_holds_is_its_next
     assert (other.event, other.session.id == first.session.id) == ("new", False)
 
 
+def test_a_conversation_of_the_upstream_is_no_chat_that_is_called_the_same():
+    stored = Stored()
+    stored.ids = stored.lab._ids
+    asked = user("Is this a complaint? My pump is loud.")
+    chat = stored.lab.ask([asked], metadata={"conversation_id": "conv_71"})
+    stored.lab.answer(chat, assistant("No."))
+    first, _ = stored.turn("My pump is loud.", conversation="conv_71")
+    later, _ = stored.turn("Which valve does it have?", conversation="conv_71")
+    assert (first.event, later.event) == ("new", "turn")
+    assert later.session.id == first.session.id != chat.session.id
+
+
 def test_who_names_a_stored_answer_goes_on_behind_it_under_whatever_id():
     stored = Stored()
     first, name = stored.turn("Here is the pump.", named="one")

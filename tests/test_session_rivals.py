@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, summary_of, transcript, turns, user
+from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, result, summary_of, transcript, turns, user
 
 from lantern_proxy.session import RECENT_S
 
@@ -237,3 +237,42 @@ def test_a_prompt_that_tells_the_day_parts_no_two_that_end_alike(start: int) -> 
     other, _ = dated(lab, [("My code is 9942-E.", "Noted."), HOURS, ("Thanks a lot!", STOCK)], (1, 1, 3), start)
     step = lab.ask([{"role": "system", "content": on_day(2)}, *history[2:], user("Which code do I have?")])
     assert step.session.id not in (own, other), step.link.why
+
+
+@pytest.mark.parametrize("person", ["rosa", "emil"])
+@pytest.mark.parametrize("said", ["", "At your service!"])
+def test_a_result_or_a_word_that_another_got_too_leads_to_nobody_elses_session(person: str, said: str) -> None:
+    """Of what Rosa's client showed last nobody said a word: it was results alone."""
+    lab, orders = Lab(), {"role": "system", "content": SYSTEM}
+    first, hours, mine = called("call_1", "run", of="hours"), result("call_1", "9-18"), result("call_2", "Rosa, 7731-R")
+    calls = {**first, "tool_calls": [*first["tool_calls"], *called("call_2", "run", of="me")["tool_calls"]]}
+    for shown, answer in (
+        ([user("I am Rosa.")], assistant("Hello.")),
+        ([user("I am Rosa."), assistant("Hello."), user("Please look me up.")], calls),
+        ([mine, hours], assistant(said) if said else None),
+    ):
+        step = lab.ask([orders, *shown], tools=("run",), user="rosa")
+        if answer:
+            lab.answer(step, answer)
+        else:
+            lab.fail(step)
+    shown = [assistant(said) if said else hours, user("Which contract do I have?")]
+    found = lab.ask([orders, *shown], tools=("run",), user=person)
+    assert (found.session.id == step.session.id) is (person == "rosa"), found.link.why
+
+
+def test_who_joins_a_chat_goes_on_with_it_though_another_had_the_same_last_answer():
+    lab, hours = Lab(), (user("When are you open on weekdays?"), assistant("From 9 to 18, on Saturdays until noon."))
+
+    def say(history: list[Wire], said: str, answer: str, person: str) -> str:
+        history.append(user(said))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history], user=person)
+        history.append(assistant(answer))
+        lab.answer(step, history[-1])
+        return step.session.id
+
+    say([user("My code is 7731-R."), assistant("Noted.")], hours[0]["content"], hours[1]["content"], "ada")
+    group: list[Wire] = []
+    rosas = say(group, hours[0]["content"], hours[1]["content"], "rosa")
+    assert say(group, "And on Sundays, are you open as well?", "Not at all, I am sorry.", "emil") == rosas
+    assert say(group, "Then I come on Monday at ten.", "Gladly, see you then.", "rosa") == rosas

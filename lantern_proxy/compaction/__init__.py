@@ -67,9 +67,13 @@ class Verdict:
     def is_loss(self) -> bool:
         return self.event in LOSSES
 
+    def question_at(self, request: Request) -> int | None:
+        """Index of the message with the text that waits for an answer; None when none does."""
+        return question(request, self.kept, is_summed_up=self.event == "compacted")
+
     def question_in(self, request: Request) -> str:
         """The text that waits for an answer in the request that was compared; "" when none does."""
-        at = question(request, self.kept)
+        at = self.question_at(request)
         return self.asked or (request.messages[at].text if at is not None else "")
 
     def summary_in(self, request: Request) -> str:

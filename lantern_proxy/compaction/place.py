@@ -42,7 +42,7 @@ def is_begun_answer(messages: Sequence[Message]) -> bool:
     return is_spoken(messages[-2])
 
 
-def question(request: Request, kept: Sequence[str | None] = ()) -> int | None:
+def question(request: Request, kept: Sequence[str | None] = (), *, is_summed_up: bool = False) -> int | None:
     """Index of the user text that waits for an answer: the last message, but for system messages behind it and the
     beginning of an answer.
 
@@ -52,7 +52,8 @@ def question(request: Request, kept: Sequence[str | None] = ()) -> int | None:
     messages = request.messages
     at = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role not in SYSTEM), None)
     if at is not None and is_begun_answer(messages[: at + 1]):
-        at = _asked_in_front(messages, kept, at) or at - 1
+        front = None if is_summed_up else _asked_in_front(messages, kept, at)
+        at = at - 1 if front is None else front
     if at is None or not is_spoken(messages[at]):
         return None
     is_note = at > 0 and bool(kept) and kept[at] is not None and kept[at - 1] is None and is_spoken(messages[at - 1])

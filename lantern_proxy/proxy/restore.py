@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction import whole
-from lantern_proxy.compaction.place import place, question
+from lantern_proxy.compaction.place import place
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
@@ -84,7 +84,7 @@ class _Need(Struct, frozen=True):
     def asked_anew(self) -> int | None:
         """Index of the message that waits for an answer, if a question block may be due for it: the session did not
         hold the message before, or `again`. Else None."""
-        asked = question(self.request, self.step.verdict.kept)
+        asked = self.step.verdict.question_at(self.request)
         is_new = asked is not None and self.step.verdict.kept[asked] is None and self.exchange.event != "retry"
         return asked if is_new or self.again else None
 

@@ -61,7 +61,7 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     ids = (*identity.ids, *request.ids)
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
-    found = _stored(known, ids) or _by_family(known, request, identity, strong)
+    found = _stored(known, request, ids) or _by_family(known, request, identity, strong)
     if found is None:
         found = _by_content(known, request, weak, now) or Link(why="nothing known", side=is_title_call(request))
     elif found.why == BY_ID and _begins_in_run(known, request, ids):
@@ -101,7 +101,7 @@ def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[s
     return parent.id if is_passed_on(known, parent, request, id_of=id_of) else ""
 
 
-def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
+def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> Link | None:
     """A request that continues a stored response, or adds to a conversation that the upstream holds, says only what is
     new: the id alone says where."""
     for name, value in ids:
@@ -111,7 +111,7 @@ def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
                     return Link(why="another conversation behind a stored answer", parent=session.id)
                 return Link(session=session, why=STORED)
         family = known.by_family.get(value, ()) if name == "conversation" else ()
-        if mains := [s for sid in family if not (s := known.sessions[sid]).side]:
+        if mains := [s for sid in family if (s := known.sessions[sid]).api == request.api and not s.side]:
             return Link(session=mains[-1], why=STORED)
     return None
 

@@ -56,7 +56,8 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
         and not s.side
         and (ends_in(known, s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
     ]
-    return [*found, *_ending_alike(known, session, request, seen={s.id for s in others})]
+    ending = _ending_alike(known, session, request, seen={s.id for s in others})
+    return [*found, *(s for s in ending if not is_others(s, request))]
 
 
 def settled(known: Known, session: Session, request: Request) -> Session | None:
@@ -275,7 +276,7 @@ def is_anothers(session: Session, request: Request) -> bool:
         return False
     shown, _ = shown_and_asked(request)
     head = said_of(e.message for e in session.head)
-    return session.lost or prints_of(head) != prints_of(shown)
+    return session.lost or not shown or prints_of(head) != prints_of(shown)
 
 
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:

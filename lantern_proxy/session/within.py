@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lantern_proxy.history.dress import unescaped
-from lantern_proxy.history.forms import shows_system_of, system_text
+from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, shows_task, told_steps
@@ -202,6 +202,6 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
         return None
     s = known.sessions[got.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
-    known_as = not _is_bare(s) and s.turn > 1
+    known_as = not _is_bare(s) and s.turn > 1 and not is_others(s, request)
     last = bool(s.head) and s.head[-1].message.print == said[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None
