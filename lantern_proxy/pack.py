@@ -152,12 +152,17 @@ def entry_chars(
     return body if opened else body + len(header(passage, session, same_day=same_day))
 
 
-def named(spans: Sequence[tuple[int, int]], names: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def named(
+    spans: Sequence[tuple[int, int]], names: Sequence[tuple[int, int]], name_chars: int
+) -> tuple[tuple[int, int], ...]:
     """`spans` of a text, and before each the name that it goes with, unless that is shown already.
 
-    names: for each span that of the name before its line, an empty one where there is none
+    names:      for each span that of the name before its line, an empty one where there is none
+    name_chars: length of the name that the text begins with, which goes in front of all; 0: none
     """
     found, last = list[tuple[int, int]](), (0, 0)
+    if name_chars and spans and spans[0][0] >= name_chars:
+        found, last = [(0, name_chars)], (0, name_chars)
     for span, name in zip(spans, names, strict=True):
         if name != last and name[0] < name[1] <= span[0]:
             found.append(name)
@@ -206,6 +211,8 @@ class Offer:
     mark: str = ""
     names: tuple[tuple[int, int], ...] = ()
     """For each span that of the name before it, which stays whatever else goes in: see named(). (): there are none."""
+    name_chars: int = 0
+    """Length of a name at the beginning of the text, which stays, too; 0: there is none."""
     spare: bool = False
     """Of one that goes in beside another: only into room that is left."""
     over: tuple[tuple[int, ...], ...] = ()
@@ -356,7 +363,7 @@ def _fitting(
     def led(some: Iterable[int]) -> tuple[tuple[tuple[int, int], ...], int]:
         order = [*some]
         spans = tuple(offer.spans[i] for i in order)
-        spans = named(spans, [offer.names[i] for i in order]) if offer.names else spans
+        spans = named(spans, [offer.names[i] for i in order], offer.name_chars) if offer.names else spans
         return spans, entry_chars(offer.passage, spans, session, opened=opened, same_day=same_day)
 
     found = led(range(len(offer.spans)))

@@ -40,7 +40,7 @@ _ASKS = re.compile(
     r"|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
     r"|tell me|give me|show me|list|name|repeat)(?!\w)"
     # "whats the port again"
-    rf"|^\W*(?:what|who|where|when|how|why)s(?!\w)|^\W*{_ASKS_ON}"
+    rf"|^\W*(?:what|who|where|when|how|why)s(?!\w)|^(?![\s\S]*[.!]\W*$)\W*{_ASKS_ON}"
     # "wann ist es", "Ana: who drives"
     r"|^\W*(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*(?:what(?! an?\b)|which|who|whom|whose|when|where|why"
     r"|how(?! (?:lovely|nice|cool|sweet|sad|funny|great|beautiful)\b))(?!\w)"

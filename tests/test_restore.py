@@ -649,6 +649,20 @@ def test_a_question_that_is_expected_is_embedded_once(archive):
     assert len(embedder.asked) == 2
 
 
+def test_a_question_behind_the_name_of_who_asks_is_embedded_once(tmp_path):
+    embedder, said = CountedEmbedder(), "Mirko: Where does the attic key hang?"
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(GROUP))
+        chance = np.random.default_rng(1)
+        rows = kept.unembedded(1_000)
+        kept.add_vectors("counted", 4, [(t, "s", i, chance.random(4).astype(np.float32)) for t, i, _ in rows])
+        restorer = Restorer(kept, Config(retrieval=RetrievalConfig(tau=1.0)), embedder)
+        restorer.expect(said)
+        assert restorer.for_question(ask(said, present="Nothing.", budget=1_500)) is not None
+        restorer.close()
+    assert embedder.asked == ["Where does the attic key hang?"]
+
+
 def test_a_channel_that_is_not_ready_is_told(archive):
     cold = Embedder(MODEL, "/nonexistent")
     restored = Restorer(archive, Config(), cold).for_question(ask("What is the database called?"))
@@ -805,6 +819,17 @@ def test_a_question_that_goes_on_with_what_was_just_said_among_people_gets_no_bl
         restorer.close()
 
 
+def test_a_letter_that_no_passage_has_is_no_name(tmp_path):
+    told = ("The semitone below the keynote is H for us, the German way.", "Noted, H below the keynote.")
+    talk = [(f"We sang piece {n + 30} today in the loft.", f"Piece {n + 30}.") for n in range(16)]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed([*talk[:6], told, *talk[6:]]))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        block = restorer.for_question(ask("Which note lies a semitone below C?", present="Nothing.", budget=500))
+        restorer.close()
+    assert told[0] in block.text
+
+
 LETTERS = "ABCDEFGHIJKLMNOPQRST"
 
 
@@ -850,6 +875,20 @@ def test_the_name_of_who_asks_is_not_what_is_asked_for(tmp_path, said, comes):
         block = restorer.for_question(ask(said, present="Nothing.", budget=1_500))
         restorer.close()
     assert comes in block.text if comes else block is None
+
+
+def test_a_heading_in_front_of_a_question_is_asked_for_though_a_message_begins_with_it(tmp_path):
+    rooms = [
+        ("Kitchen: the tiles are 41 a square metre.", "Noted."),
+        ("Bathroom: the tiles are 67 a square metre.", "Noted."),
+    ]
+    talk = [(f"We put {n + 30} planks into the shed.", f"Good, {n + 30}.") for n in range(14)]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed([*talk[:5], rooms[0], *talk[5:9], rooms[1], *talk[9:]]))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        block = restorer.for_question(ask("Kitchen: what do the tiles cost?", present="Nothing.", budget=300))
+        restorer.close()
+    assert min(block.placed, key=lambda placed: placed.rank).text == rooms[0][0]
 
 
 @pytest.mark.parametrize("is_bot", [True, False])

@@ -332,3 +332,27 @@ def test_what_stands_beside_an_answer_that_the_request_holds_is_no_evidence(tmp_
         restorer.close()
     assert claimed[0] in text
     assert "next to" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "later", "question"),
+    [
+        ("The Skoda costs 7600 with winter tyres.",
+         ["They called: the Skoda is at 7450 now.", "The Skoda is at 7300 now, they say.", "The Skoda is sold."],
+         "How much was it with winter tyres?"),
+        ("The nightly export runs at 02:00 for the auditors.",
+         ["We put the export at 04:30.", "The export is at 05:15 from now on.", "The export is off for good."],
+         "At what time was the nightly one for the auditors?"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_thing_stands_beside_its_last_value(tmp_path, old, later, question):
+    said = [(old, "Noted."), *OTHERS[:5]]
+    for n, each in enumerate(later, start=1):
+        said += [(each, "All right."), *OTHERS[5 * n : 5 * n + 5]]
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed(said))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        restored = restorer.for_question(ask(question, present="Nothing.", budget=450))
+        restorer.close()
+    told = [placed.text for placed in restored.placed]
+    assert {later[1], later[2]} <= {*told}

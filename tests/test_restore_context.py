@@ -319,6 +319,20 @@ def test_of_a_transcript_in_a_message_each_sentence_stands_behind_the_name_of_wh
     assert cut
 
 
+@pytest.mark.parametrize("budget", [320, 400, 600])
+def test_who_speaks_stays_in_front_of_the_labels_in_their_message(restorer_of, budget):
+    talk = [(f"{'Mirko' if n % 2 else 'Jorunn'}: We read page {n + 30} today.", f"Page {n + 30}.") for n in range(14)]
+    told = (
+        "Jorunn: Here is what you asked for\nIBAN: DE12 3456 7890\nBIC: GENODEF1\nPlease send the 85 euros by Friday."
+    )
+    restorer = restorer_of([*talk[:6], (told, "Noted."), *talk[6:]])
+    asked = ask("Which IBAN was it for the 85 euros?", present="Nothing.", budget=budget)
+    for restored in (restorer.at_compaction(asked), restorer.for_question(asked)):
+        if "DE12" in restored.text:
+            assert re.search(r"user #7\] Jorunn: [^\[]*DE12", restored.text)
+    assert "DE12" in restored.text
+
+
 def test_a_heading_within_a_message_is_no_name_of_the_lines_below_it(restorer_of):
     told = "The plan for the fair is here.\nNote: bring the cash box.\nWe leave from gate 12 at 6:40, all of us."
     restorer = restorer_of([*OTHERS[:4], (told, "Noted."), *OTHERS[4:8]])

@@ -11,7 +11,6 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.superseded import Changes, Statement, of_request, superseded
-from lantern_proxy.turn import canonical
 
 REPLACED = [
     ("The API listens on port 8443 in staging.", "Actually, use port 9443 for staging instead, 8443 is taken."),
@@ -173,29 +172,6 @@ def test_a_rule_whose_number_changed_stays_beside_the_change(restorer):
     ]
     text = restorer(*talk).at_compaction(ask(present="Nothing.")).text
     assert text.index("Never refund more than 150 EUR") < text.index("is now 120 EUR")
-
-
-@pytest.mark.parametrize(
-    ("old", "newer", "question", "marked"),
-    [
-        ("The rent of the studio is 850 euros, heating included.", "They wrote that the studio's rent is now 890.",
-         "What is the rent of the studio?", True),
-        ("Der Termin beim Notar ist am 12. Mai um 10:00 Uhr.", "Der Notar rief an, der Termin ist am 19. Mai.",
-         "Wann ist der Termin beim Notar?", True),
-        ("The rent of the studio is 850 euros, heating included.", "Will the rent of the studio be 890 euros then?",
-         "What is the rent of the studio?", False),
-        ("The rent of the studio is 850 euros, heating included.", "The rent of the garage is 890 euros.",
-         "What is the rent of the studio?", False),
-        ("The rent of the studio is 850 euros, heating included.", "The rent of the studio goes to Mrs. Holm.",
-         "What is the rent of the studio?", False),
-    ],
-)  # fmt: skip
-def test_an_older_value_is_marked_where_the_request_holds_a_newer_one(restorer, old, newer, question, marked):
-    about = restorer((old, "Noted."), *TALK, (newer, "I see."))
-    text = about.for_question(ask(question, present=canonical(f"{newer} I see. {question}"))).text
-    assert f"user #1{', but see this request' if marked else ''}] {old}" in text
-    first = restorer((newer, "I see."), *TALK, (old, "Noted."))
-    assert f"user #4] {old}" in first.for_question(ask(question, present=canonical(f"{newer} {question}"))).text
 
 
 def test_what_stands_in_a_block_replaces_nothing(restorer):

@@ -78,6 +78,8 @@ def test_who_leaves_out_the_question_mark_asks(text):
     "text",
     [
         "so what i want is a table",
+        "So do I, and I like oak.",
+        "So what's left is the roof.",
         "so what the crew needs is sleep",
         "and what place it is i told you",
         "and when you are done sweep the hall",

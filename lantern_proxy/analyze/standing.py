@@ -41,9 +41,10 @@ _RULE = re.compile(
     r"|\bwe (?:always|never)\b(?! (?:love|enjoy|look forward|had|have been|met|went|saw|got|did|was|were|thought|knew"
     r"|felt|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\byou must not\b"
     # "One rule for the letters: no jokes", "please no tables", "no exclamation marks, please", but not "please no rush"
-    rf"|{_ANNOUNCED} (?:rules?|wish(?:es)?)\b(?! of thumb)[^.?!:\n]{{0,40}}:\s*\S"
+    rf"|{_ANNOUNCED} (?:rules?|wish(?:es)?)(?: (?:for|about|on|in|of|from|to)\b(?! thumb)[^.?!:\n]{{0,36}})?:\s*\S"
     r"|\bplease,? no (?!rush|hurry|need|worries|problem)\w"
-    r"|\bno (?!rush|hurry|need|worries|problem|thanks|idea|one\b)\w[^.?!\n]{0,60},? please(?=[.!;,]|\W*$)"
+    r"|(?:^|[.!?:;,\n]|\b(?:and|but|with) )\W{0,3}no (?!rush|hurry|need|worries|problem|thanks|idea|one\b)\w"
+    r"[^.?!\n]{0,60},? please(?=[.!;,]|[^\w?]*$)"
     # "should I use Redis instead of Postgres?" only asks, "can you use metric units instead of imperial?" does not
     rf"|\byou (?:please )?{_USE}|\b{_USE}(?![^.!?\n,;(]{{0,200}}\?)",
     re.I,

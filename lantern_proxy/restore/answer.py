@@ -50,7 +50,7 @@ def find_answers(
     candidates = search.chosen(lost, items, news)
     if candidates is None:
         return None
-    offered = offers(candidates, scope, evidence, search.mass, search.order, present, ask)
+    offered = offers(candidates, scope, evidence, search.mass, ask)
     offered = first_of({item.row for item in items}, candidates, offered)
     if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
         ask.passed.all(candidates, "superseded")  # the message itself says what holds now

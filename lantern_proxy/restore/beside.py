@@ -18,7 +18,7 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentences
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, names_of
+from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, name_chars, names_of
 from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms
 from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.present import Present
@@ -106,8 +106,9 @@ class Beside:
     def _came_of(
         self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False
     ) -> list[int]:
-        """The row of the newest later message of the user that says something else of what is told at `row`, if any,
-        and of a short one that does; one with a value of the same unit before all that go on about it.
+        """The row of the newest later message of the user that says something else of what is told at `row`, if any, in
+        front of others one with a value of the same unit; and that of the newest of the others, where it is short or
+        has no other value ("The Skoda is sold.").
 
         What short messages belong to counts, too (restore/context.py), but not where people talk.
         """
@@ -139,8 +140,12 @@ class Beside:
             and self._says_else(scope.passages[other].flat, old, about, named=people or named)
         ]
         short = [] if people else self._short_of(row, rivals, own_terms(text), about)
-        newest = sorted({*found, *short}, key=lambda other: (not is_alike(other), -int(scope.places[other])))
-        return newest[:1] + [other for other in newest[1:2] if other in short]
+        newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
+        if not newest:
+            return []
+        first = next(filter(is_alike, newest), newest[0])
+        more = [other for other in newest if other != first][:1]
+        return [first, *(row for row in more if row in short or not old.has_other(scope.passages[row].flat))]
 
     def _short_of(self, row: int, rivals: Sequence[int], said: frozenset[str], about: frozenset[str]) -> list[int]:
         """Rows of short messages that go on about what `row` is about, and have something that was not `said` there.
@@ -271,7 +276,10 @@ class Beside:
         spans = tuple((candidate.lines[i].start, candidate.lines[i].end) for i in kept)
         words, names = self.scope.passages[row].words, names_of(candidate.passage, candidate.lines)
         led = tuple(names[i] for i in kept)
-        return pack.Offer(candidate.passage, spans, score, (1.0,) * len(spans), words, names=led, spare=spare)
+        return pack.Offer(
+            candidate.passage, spans, score, (1.0,) * len(spans), words, names=led,
+            name_chars=name_chars(candidate.passage), spare=spare,
+        )  # fmt: skip
 
     def _most(self, chars: int) -> Callable[[Candidate], list[int]]:
         """Its lines that say most of what is asked, up to so many characters."""

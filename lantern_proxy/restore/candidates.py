@@ -182,7 +182,7 @@ def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Ch
     said = sorted(i for part in taken for i in part.lines)
     spans = [(candidate.lines[i].start, candidate.lines[i].end) for i in said]
     names = names_of(candidate.passage, candidate.lines)
-    return pack.Choice(candidate.passage, pack.named(spans, [names[i] for i in said]))
+    return pack.Choice(candidate.passage, pack.named(spans, [names[i] for i in said], name_chars(candidate.passage)))
 
 
 def name_chars(passage: Passage) -> int:

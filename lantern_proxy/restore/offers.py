@@ -13,7 +13,6 @@ from lantern_proxy.restore.candidates import Replaced, answering_rows, name_char
 from lantern_proxy.restore.cover import Candidate, term_weight
 from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, stands_under, tables
 from lantern_proxy.restore.passages import ReadPassage
-from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
 from lantern_proxy.restore.salience import Around, likelihood
 from lantern_proxy.restore.scope import Scope
@@ -32,25 +31,21 @@ FEW_CHARS = 20
 """Most of a sentence that goes in with the one before it: what a gap costs and more would hardly be saved."""
 SAYS_SO = 0.6
 """Least share of a question that two passages hold which say it twice."""
-LOOK_AMONG = 24
-"""Of the best rows, among how many one that the request holds is looked for."""
 _ATTACHED = re.compile(r" \[[^\]]*\]$")
 """What a message shows may follow in brackets behind its text."""
 
 
 def offers(
-    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
-    present: Present, ask: Ask,
-) -> list[pack.Offer]:  # fmt: skip
-    """What the packer may take of each candidate. order: the best rows, lost or not"""
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], ask: Ask
+) -> list[pack.Offer]:
+    """What the packer may take of each candidate."""
     shown = scope.passages.of(scope.rows(sorted(ask.shown)))
-    held = _held(order, scope, mass, present, ask)
     old = replaced(candidates, ask, shown)
     made = [
         _offer(c, scope, evidence, mass, {i: newer for (m, i), newer in old.items() if m == n})
         for n, c in enumerate(candidates)
     ]
-    made = [offer if offer.mark else replace(offer, mark=_later(offer, shown, held, mass)) for offer in made]
+    made = [offer if offer.mark else replace(offer, mark=_later(offer, shown, mass)) for offer in made]
     scope.passages.read(c.row - 1 for c in candidates if c.row)
     salient = [_salience(c, scope) for c in candidates]
     mean = sum(salient) / max(1, len(salient))
@@ -60,37 +55,22 @@ def offers(
     ]
 
 
-def _held(
-    order: Sequence[int], scope: Scope, mass: Mapping[str, float], present: Present, ask: Ask
-) -> list[ReadPassage]:
-    """Those of `order` that say most of what is asked, and stand in the request, but in no block."""
-    said = [each for each in scope.passages.of(order[:LOOK_AMONG]) if coverage(mass, each.words) >= SAYS_SO]
-    there = present.holds([each.flat for each in said])
-    return [each for each, is_held in zip(said, there, strict=True) if is_held and each.passage.id not in ask.shown]
-
-
-def _later(
-    offer: pack.Offer, shown: Sequence[ReadPassage], held: Sequence[ReadPassage], mass: Mapping[str, float]
-) -> str:
-    """A mark, where it says what is asked, and a later passage that a block shows, or that the request holds itself, as
-    much of it with another value. People talk of the same things for long."""
+def _later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, float]) -> str:
+    """A mark, where it says what is asked, and a later passage that a block shows as much of it with another value.
+    People talk of the same things for long."""
     passage, least = offer.passage, coverage(mass, offer.terms)
-    if least < SAYS_SO or name_chars(passage) or passage.speaker not in ("user", "assistant"):
+    if not shown or least < SAYS_SO or name_chars(passage) or passage.speaker not in ("user", "assistant"):
         return ""
     old = Changes(pack.join(passage.text, offer.spans))
-
-    def turns(some: Sequence[ReadPassage]) -> list[int]:
-        return [
-            each.passage.turn
-            for each in some
-            if (each.passage.session, each.passage.speaker == "tool") == (passage.session, False)
-            and each.passage.turn > passage.turn
-            and coverage(mass, each.words) >= least
-            and old.has_other(" ".join([line.flat for line in each.lines if not ends_asking(line.flat)]))
-        ]
-
-    turn = 0 if turns(held) else max(turns(shown), default=None)
-    return "" if turn is None else Replaced(turn, None, whole=False).mark
+    turns = [
+        each.passage.turn
+        for each in shown
+        if (each.passage.session, each.passage.speaker == "tool") == (passage.session, False)
+        and each.passage.turn > passage.turn
+        and coverage(mass, each.words) >= least
+        and old.has_other(" ".join([line.flat for line in each.lines if not ends_asking(line.flat)]))
+    ]
+    return Replaced(max(turns), None, whole=False).mark if turns else ""
 
 
 def _salience(candidate: Candidate, scope: Scope) -> float:
@@ -205,5 +185,6 @@ def _offer(
         scope.passages[candidate.row].words,
         newer.mark if newer else "",
         tuple(names[i] for i in goes_in),
+        name_chars=name_chars(candidate.passage),
         over=tuple(tuple(at[head] for head in over[i] if head in at) for i in goes_in),
     )

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from lantern_proxy.restore.cover import among_people
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import asks, looks_back, personal, subject
-from lantern_proxy.signals import name_before, speaker_name
+from lantern_proxy.signals import name_before, named, speaker_name
 from lantern_proxy.turn import Passage
 
 MOST_TERMS = 32
@@ -163,21 +163,35 @@ _LETTER = re.compile(r"(?<![\w'\u2019.&+-])[B-HJ-Z](?![\w'\u2019&+#-]|\.\w|\. [A
 """A name of one letter: "table B", "gate C". "A" and "I" are words; with a full stop it is an initial."""
 
 
-def of_speaker(question: Question, text: str, scope: Scope) -> Question:
-    """`question` as `text` asks it, without the name of who asks in front, which is not what is asked for: "Ana: did
-    she say yes?". It stays where they ask for matters of their own, of which they may have spoken before. A name that
-    stands before no other message is a heading."""
-    said = spoken(text)
-    at, name = name_before(said), speaker_name(said)
-    if not name or question.personal:
-        return question
-    newest = np.arange(max(0, len(scope) - LOOK_AT_NAMES), len(scope))
-    is_one = any(voice.name == name for voice in scope.passages.told(newest).voices.values)
-    return read_question(said[at:]) if is_one else question
-
-
 LOOK_AT_NAMES = 100
-"""Passages, the newest, before one of which the name of a speaker stands."""
+"""Passages, the newest, before which the names of those who talk stand."""
+
+
+def without_speaker(question: Question, text: str) -> Question:
+    """`question` as `text` asks it, without the name of who asks in front, which is not what is asked for: "Ana: did
+    she say yes?". It stays where they ask for matters of their own, of which they may have spoken before."""
+    said = spoken(text)
+    return question if question.personal or not speaker_name(said) else read_question(said[name_before(said) :])
+
+
+def as_asked(question: Question, text: str, scope: Scope) -> Question:
+    """`question` as `text` asks it in a conversation: without who asks, where those who talk have their names in front
+    and it is one of them ("Kitchen: what do tiles cost?" is about a kitchen), and without letters that no passage
+    has: the C of "below C?" is no name then."""
+    name = speaker_name(spoken(text))
+    if name:
+        voices = scope.passages.told(np.arange(max(0, len(scope) - LOOK_AT_NAMES), len(scope))).voices
+        names = [voice.name for voice in voices.values]
+        if name in names and named(names, [voice.speaker for voice in voices.values], voices.counts.tolist()):
+            question = without_speaker(question, text)
+    known = tuple(term for term in question.terms if not _is_letter(term) or scope.lexical([term]).any())
+    return question if len(known) == len(question.terms) else replace(question, terms=known)
+
+
+def _is_letter(term: str) -> bool:
+    return len(term) == 1 and "a" <= term <= "z"
+
+
 _BETWEEN = re.compile(
     r"[,;:\n\u3001\uff0c\uff1b\u060c]|(?<!\w)(?:and|or|und|oder|et|ou|y|o|e|i|en|och|ve|\u0438|\u0456|\u03ba\u03b1\u03b9|&)(?!\w)|\u548c|\u4ee5\u53ca"
 )

@@ -29,7 +29,7 @@ from lantern_proxy.restore.loss import POOL_TIMES, pick_lost
 from lantern_proxy.restore.paper import pick_turns, rank_turns
 from lantern_proxy.restore.passages import Split
 from lantern_proxy.restore.present import Late, Present
-from lantern_proxy.restore.question import of_speaker, read_question
+from lantern_proxy.restore.question import as_asked, read_question, without_speaker
 from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.routes import mixture, threshold
 from lantern_proxy.restore.scope import Key, Scope
@@ -91,7 +91,7 @@ class Restorer:
             if scope is None or not len(scope):
                 return None
             self._scopes.tell(scope, self._split())
-            question = of_speaker(question, ask.question, scope)
+            question = as_asked(question, ask.question, scope)
             if not question.terms:
                 return None
             present = Present(ask.present, ask.late)
@@ -109,7 +109,7 @@ class Restorer:
     def expect(self, question: str) -> None:
         """A question block will be wanted when other things are done: embed this question meanwhile, unless words may
         turn out to be sure of it."""
-        asked = read_question(question)
+        asked = without_speaker(read_question(question), question)
         always = self._light is not None or threshold(mixture(asked.text, self._config.retrieval)) >= 1
         if self._config.restore.recipe == "default" and asked.terms and always:
             self._dense.read_ahead(asked)

@@ -185,7 +185,8 @@ class Changes:
     def has_alike(self, new: str) -> bool:
         """Has it one of the same unit, too: 7450 for 7600, and not "6 weeks", 10 mg for 20 mg?"""
         kinds = {(sort, unit) for _, sort, unit in self._old.kinds}
-        return any((sort, unit) in kinds for value, sort, unit in compared(new).kinds if value not in self._old.every)
+        others = [(sort, unit) for value, sort, unit in compared(new).kinds if value not in self._old.every]
+        return any(kind in kinds and kind[0] != "name" for kind in others)
 
     def is_named(self, new: str) -> bool:
         """Does `new` name a value of the older text?"""
