@@ -487,6 +487,17 @@ def test_a_clock_that_leaps_ahead_removes_nothing_unless_it_stays_there(aged, ca
     assert archive.tenants() == []
 
 
+def test_a_clock_that_leaps_again_or_is_set_back_too_little_removes_nothing_either(aged):
+    archive, now = aged
+    keep, day = PrivacyConfig(keep_days=30), 86_400
+    later = now + 7_300 * day
+    for at in (now, now + 20 * day, now + 21 * day, later, later - 3_600, later + 2 * day):
+        retain(archive, keep, now=at)
+        assert archive.tenants()[0].messages == 20
+    retain(archive, keep, now=later + 4 * day)
+    assert archive.tenants() == []
+
+
 def test_a_round_that_comes_once_a_month_removes_what_is_old_every_other_time(aged):
     archive, now = aged
     left = []

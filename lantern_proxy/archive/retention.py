@@ -57,9 +57,10 @@ def leap(archive: Archive, *, now: float) -> Leap | None:
     with archive.reading() as db:
         row = db.execute(_LAST).fetchone()
     last, at, by_s = json.loads(row[0]) if row else (now, 0.0, 0.0)
-    if at:
-        return Leap(at, by_s) if 0 <= now - at <= _DOUBT_S else None
-    return Leap(now, now - last) if now - last > _LEAP_S else None
+    if at and now >= at and now - last <= 2 * by_s:  # as long a time again is believed, and not a far longer one
+        return Leap(at, by_s) if now - at <= _DOUBT_S else None
+    before = last if now >= at else at - by_s
+    return Leap(now, now - before) if now - before > _LEAP_S else None
 
 
 def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
