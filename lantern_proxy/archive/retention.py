@@ -36,7 +36,7 @@ class Keep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """The clock went so far ahead at once that it may be wrong; or nothing ran for so long. Nothing goes by its age."""
+    """So long after the last round that the clock may be wrong, if nothing was off so long. Nothing goes by its age."""
 
     at: float
     """By that clock."""
@@ -44,8 +44,8 @@ class Leap:
 
     def __str__(self) -> str:
         return (
-            f"the clock went ahead by {self.by_s / _DAY_S:,.0f} days at once and may be wrong: nothing goes by its age "
-            f"(privacy.keep_days) for {_DOUBT_S / _DAY_S:.0f} days"
+            f"two rounds of retention lie {self.by_s / _DAY_S:,.0f} days apart by this clock, which may be wrong: "
+            f"nothing goes by its age (privacy.keep_days) for {_DOUBT_S / _DAY_S:.0f} days"
         )
 
 
