@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, config_for, process
+from scripted import Upstream, ask, body, config_for, process, say
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.litellm import LitellmTransport
@@ -61,6 +61,19 @@ async def test_a_body_says_what_is_asked_and_not_where_or_with_whose_key(path, m
     assert not own & called.keys()
     assert (called["api_key"], called["model"], called["drop_params"]) == ("sk-x", MODEL, True)
     assert (called["top_p"], called["stream"]) == (0.5, False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", ["openai/m", "huggingface/o/m", "groq/m"])
+@pytest.mark.parametrize("names_it", [True, False])
+async def test_a_provider_is_asked_once_and_gets_no_option_of_litellms_own(model, names_it):
+    with Upstream(answer=say(500, b"{}", ("content-type", "application/json"))) as upstream:
+        route = RouteConfig(kind="litellm", target="" if names_it else model, url=f"{upstream.url}/v1")
+        async with litellm_client(UpstreamConfig(), route) as http:
+            asked = {"model": model, "messages": ASK["messages"]}
+            await http.post("http://litellm/v1/chat/completions", json=asked, headers=KEY)
+    (got,) = upstream.got
+    assert json.loads(got.body).keys() == {"model", "messages"}
 
 
 @pytest.mark.anyio

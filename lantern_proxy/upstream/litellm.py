@@ -53,11 +53,15 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         """The client's own parameters and key; what the provider does not know of them is dropped.
 
         members: what a body may hold. All else would be an argument of litellm's own: where it goes, with whose key.
+        Nothing is asked twice: who asks retries, as with any upstream.
         """
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
         named = {"model": self._model} if self._model else {}
         asked = {name: value for name, value in body.items() if name in members}
-        return {"drop_params": True, **asked, **({"api_key": key} if key else {}), **named, **self._params}
+        given = {"drop_params": True, **asked, **({"api_key": key} if key else {}), **named}
+        # litellm never asks Hugging Face twice, and sends it this as a member of the body
+        once = {} if str(given.get("model")).startswith("huggingface/") else {"max_retries": 0}
+        return {**given, **once, **self._params}
 
 
 async def litellm() -> Any:

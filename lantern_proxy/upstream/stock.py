@@ -20,10 +20,8 @@ def client(config: UpstreamConfig) -> httpx.AsyncClient:
 
 
 def litellm_client(config: UpstreamConfig, route: RouteConfig) -> httpx.AsyncClient:
-    """Nothing is asked twice: who asks retries, as with any upstream."""
     base = {"api_base": route.url} if route.url else {}
-    own = {"timeout": config.read_timeout_s, "max_retries": 0}
-    return _client(config, LitellmTransport(route.target, {**own, **base, **route.params}))
+    return _client(config, LitellmTransport(route.target, {"timeout": config.read_timeout_s, **base, **route.params}))
 
 
 def _client(config: UpstreamConfig, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
