@@ -76,14 +76,36 @@ async def test_a_provider_is_asked_once_and_gets_no_option_of_litellms_own(model
     assert json.loads(got.body).keys() == {"model", "messages"}
 
 
-@pytest.mark.anyio
-async def test_a_provider_that_is_silent_is_asked_once_and_told_after_the_read_timeout():
+@pytest.mark.parametrize(
+    ("target", "params", "limit"),
+    [
+        ("openai/m", "", "upstream.read_timeout_s is 1"),
+        ("groq/m", "", "upstream.read_timeout_s is 1"),
+        (MODEL, ", params: {timeout: 2}", "upstream.routes[0].params.timeout is 2"),
+    ],
+)
+def test_who_asks_a_provider_that_is_silent_hears_so_as_of_any_upstream(tmp_path, target, params, limit):
     with Upstream(answer=lambda got, wire: wire.closed()) as upstream:
-        route = RouteConfig(kind="litellm", target="openai/m", url=f"{upstream.url}/v1")
-        async with litellm_client(UpstreamConfig(read_timeout_s=1), route) as http:
-            answer = await http.post("http://litellm/v1/chat/completions", json=ASK, headers=KEY, timeout=None)
-        assert (answer.status_code, len(upstream.got)) == (408, 1)
-    assert "timeout value=1" in answer.json()["error"]["message"]
+        route = f'{{model: lite, kind: litellm, target: {target}, url: "{upstream.url}"{params}}}'
+        more = f"upstream: {{read_timeout_s: 1, routes: [{route}]}}\n"
+        with process(config_for(upstream, tmp_path), more=more) as (_, url):
+            answer = ask(url, body("hi", model="lite"))
+    assert (answer.status_code, len(upstream.got), answer.json()["type"]) == (504, 1, "error")
+    told = f"lantern: upstream litellm did not answer in time (ReadTimeout, {limit})"
+    assert answer.json()["error"] == {"type": "upstream_error", "message": told, "code": None}
+
+
+def test_who_asks_a_provider_that_cannot_be_reached_hears_so_and_what_a_provider_refuses_is_its_own(tmp_path):
+    with Upstream(answer=say(422, b'{"error": {"message": "no such unit"}}')) as upstream:
+        lost = f'{{model: lost, kind: litellm, target: {MODEL}, url: "http://127.0.0.1:9"}}'
+        there = f'{{model: there, kind: litellm, target: openai/m, url: "{upstream.url}"}}'
+        with process(config_for(upstream, tmp_path), more=f"upstream: {{routes: [{lost}, {there}]}}\n") as (_, url):
+            unreached, refused = (ask(url, body("hi", model=model)) for model in ("lost", "there"))
+    assert unreached.status_code == 502
+    assert unreached.json()["error"]["message"].startswith("lantern: upstream litellm cannot be reached: ")
+    assert (refused.status_code, refused.json()["type"]) == (422, "error")
+    assert "no such unit" in refused.json()["error"]["message"]
+    assert "lantern:" not in refused.text
 
 
 @pytest.mark.anyio
@@ -114,7 +136,7 @@ async def test_a_model_that_names_an_address_is_refused_where_the_client_chooses
     transport = LitellmTransport("", {"mock_response": "no"})
     async with httpx.AsyncClient(transport=transport, base_url="http://litellm/v1") as http:
         answer = await http.post("/chat/completions", json={**ASK, "model": "oobabooga/http://127.0.0.1:9"})
-    assert answer.status_code == 400
+    assert (answer.status_code, answer.json()["type"]) == (400, "error")
     assert "use a name" in answer.json()["error"]["message"]
 
 

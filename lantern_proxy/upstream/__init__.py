@@ -227,8 +227,7 @@ class Upstream:
                 sent = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
                 answer = UpstreamAnswer(sent.status, sent.headers, sent.read, sent.close, sent)
         except TimeoutException as error:
-            limit = "connect_timeout_s" if isinstance(error, ConnectTimeout) else "read_timeout_s"
-            why = f"{type(error).__name__}, upstream.{limit} is {getattr(self._config, limit):g}"
+            why = f"{type(error).__name__}, upstream.{self._limit(error, at)}"
             raise UpstreamError(f"upstream {host} did not answer in time ({why})", 504) from error
         except TransportError as error:
             what = "failed" if isinstance(error, RemoteProtocolError) else "cannot be reached"
@@ -238,6 +237,14 @@ class Upstream:
             told = ((name, leads if name == b"location" else value) for name, value in answer.headers)
             answer.headers = [*told]
         return answer
+
+    def _limit(self, error: TimeoutException, at: int | None) -> str:
+        """The setting that it took longer than, with its value."""
+        if at is not None and "timeout" in (params := self._config.routes[at].params):
+            return f"routes[{at}].params.timeout is {params['timeout']}"
+        is_connecting = isinstance(error, ConnectTimeout) and at not in self._litellm  # that has one for everything
+        limit = "connect_timeout_s" if is_connecting else "read_timeout_s"
+        return f"{limit} is {getattr(self._config, limit):g}"
 
     def _leads(
         self, location: str, base: _Base, target: bytes, path: str, headers: Headers, route: RouteConfig | None

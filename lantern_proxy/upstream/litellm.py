@@ -2,7 +2,8 @@
 
     httpx.AsyncClient(transport=LitellmTransport("bedrock/claude", {})).post(".../chat/completions", json={...})
 
-The rest of Lantern sees an ordinary upstream: bytes in, bytes and events out, provider errors with their status.
+The rest of Lantern sees an ordinary upstream: bytes in, bytes and events out, provider errors with their status, and
+httpx's own where none answers.
 litellm takes seconds to import, so it is imported on the first call.
 """
 
@@ -14,6 +15,8 @@ from typing import Any
 import anyio.to_thread
 import httpx
 import msgspec
+
+from lantern_proxy.wire.http import failure
 
 _OTHERS = frozenset({"thinking", "top_k", "min_p", "repetition_penalty"})
 """Members that clients of other providers add to a body."""
@@ -44,6 +47,8 @@ class LitellmTransport(httpx.AsyncBaseTransport):
             calls = await litellm()
             answer = await getattr(calls, call)(**self._arguments(request, body, _members(call)))
         except Exception as error:
+            if lost := _lost(error):
+                raise type(lost)(str(lost)) from error
             return _failure(error)
         if body.get("stream") is True:
             return httpx.Response(200, headers=_EVENTS, stream=_Events(answer, request))
@@ -105,7 +110,7 @@ class _Events(httpx.AsyncByteStream):
             async for chunk in self._chunks:
                 yield b"data: " + _json(chunk) + b"\n\n" if self._is_chat else _event(chunk)
         except Exception as error:  # the head is out: say it as providers do, in the stream
-            yield b"data: " + _told(_reason(error), type(error).__name__) + b"\n\n"
+            yield b"data: " + msgspec.json.encode(_told(error)) + b"\n\n"
             return
         if self._is_chat:
             yield b"data: [DONE]\n\n"
@@ -130,33 +135,40 @@ def _json(answer: Any) -> bytes:
     )
 
 
+def _lost(error: BaseException | None) -> httpx.TransportError | None:
+    """What broke the connection, or let none come about, if that is what litellm tells of."""
+    while error is not None and not isinstance(error, httpx.TransportError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def _failure(error: Exception) -> httpx.Response:
     """The provider's refusal with its own status and retry-after; 502 for what has none."""
-    status = getattr(error, "status_code", None)
     response = getattr(error, "response", None)
     kept = (
         {"retry-after": response.headers["retry-after"]}
         if response is not None and "retry-after" in response.headers
         else {}
     )
-    refused = _refusal(
-        status if isinstance(status, int) and 400 <= status < 600 else 502, _reason(error), type(error).__name__
-    )
+    refused = _whole(_status(error) or 502, msgspec.json.encode(_told(error)))
     refused.headers.update(kept)
     return refused
 
 
-def _reason(error: Exception) -> str:
+def _status(error: Exception) -> int | None:
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) and 400 <= status < 600 else None
+
+
+def _told(error: Exception) -> dict[str, object]:
     """What litellm says of an error, without the stack trace that some of its messages end with."""
-    return str(error).partition("\nTraceback (most recent call last)")[0]
+    message = str(error).partition("\nTraceback (most recent call last)")[0]
+    is_providers = _status(error) is not None and _lost(error) is None
+    return failure(type(error).__name__, message if is_providers else f"lantern: {message}")
 
 
-def _refusal(status: int, message: str, kind: str = "invalid_request_error") -> httpx.Response:
-    return _whole(status, _told(message, kind))
-
-
-def _told(message: str, kind: str) -> bytes:
-    return msgspec.json.encode({"error": {"message": message, "type": kind}})
+def _refusal(status: int, message: str) -> httpx.Response:
+    return _whole(status, msgspec.json.encode(failure("invalid_request_error", f"lantern: {message}")))
 
 
 def _whole(status: int, data: bytes) -> httpx.Response:
