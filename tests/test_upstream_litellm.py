@@ -8,7 +8,7 @@ import pytest
 from scripted import Upstream, ask, body, config_for, process, say
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
-from lantern_proxy.upstream.litellm import LitellmTransport
+from lantern_proxy.upstream.litellm import LitellmTransport, litellm
 from lantern_proxy.upstream.stock import litellm_client
 from lantern_proxy.wire import CHAT, RESPONSES
 
@@ -106,6 +106,14 @@ def test_who_asks_a_provider_that_cannot_be_reached_hears_so_and_what_a_provider
     assert (refused.status_code, refused.json()["type"]) == (422, "error")
     assert "no such unit" in refused.json()["error"]["message"]
     assert "lantern:" not in refused.text
+
+
+@pytest.mark.anyio
+async def test_a_warning_of_litellms_is_logged_once(caplog):
+    calls = await litellm()
+    assert [calls.verbose_logger.handlers, calls._logging.verbose_router_logger.handlers] == [[], []]
+    calls.verbose_logger.warning("a gauge is out")
+    assert caplog.text.count("a gauge is out") == 1
 
 
 @pytest.mark.anyio

@@ -7,6 +7,7 @@ httpx's own where none answers.
 litellm takes seconds to import, so it is imported on the first call.
 """
 
+import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from functools import cache
@@ -80,6 +81,8 @@ def _import() -> Any:
 
     litellm.suppress_debug_info = True
     litellm.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).handlers.clear()  # they write a second line of each, never as JSON
     return litellm
 
 
