@@ -90,6 +90,14 @@ def test_on_a_full_disk_the_index_stays_as_it_is(archive, monkeypatch):
     assert is_sound(archive)
 
 
+def test_a_small_index_is_made_anew_on_a_disk_with_little_room(archive, monkeypatch):
+    usage, told = shutil.disk_usage(archive.path.parent), []
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=20_000_000))
+    archive.rebuild_fts(told.append)
+    assert sum(told) == PASSAGES
+    assert (archive.path.with_name(f"{archive.path.name}-wal")).stat().st_size < 20_000_000
+
+
 def test_an_error_in_the_middle_says_how_to_go_on_and_so_does_the_check(archive):
     def fill(_: int) -> None:
         raise ArchiveError("the disk is full", retry=True)

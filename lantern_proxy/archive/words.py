@@ -91,7 +91,8 @@ def _refuse_full_disk(connections: Connections) -> None:
     size = 0
     with contextlib.suppress(ArchiveError), connections.reading() as db:  # a damaged index is to be made anew, too
         size = db.execute(_INDEX_BYTES).fetchone()[0]
-    needed, free = 2 * size + WAL_LEFT_BYTES, shutil.disk_usage(connections.path.resolve().parent).free
+    needed = 2 * size + min(WAL_LEFT_BYTES, 2 * size + (1 << 20))
+    free = shutil.disk_usage(connections.path.resolve().parent).free
     if free < needed:
         raise ArchiveError(
             f"archive {connections.path} has no room to make its full-text index anew: {free:,} bytes are free, "
