@@ -147,7 +147,15 @@ def test_a_receipt_proves_what_is_gone_and_a_changed_one_nothing(made):
         early = archive.forget(tenant, ForgetRule(match="MARIMBA"), now=1.0, dry_run=True)
         assert archive.verify(early).present == len(early.marks) > 0
     told = asdict(receipt)
-    for row in ({}, told | {"signature": "\u00e9"}, told | {"signature": 5}, told | {"marks": ["xy"]}, [told], None):
+    for row in (
+        {},
+        told | {"signature": "\u00e9"},
+        told | {"signature": 5},
+        told | {"marks": ["xy"]},
+        told | {"by": "x"},
+        [told],
+        None,
+    ):
         with pytest.raises(ArchiveError, match="no receipt"):
             Receipt.read(json.dumps(row))
 

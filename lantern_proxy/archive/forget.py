@@ -93,7 +93,8 @@ class Receipt:
     def read(cls, text: str) -> "Receipt":
         """A receipt as `json.dumps(asdict(...))` wrote it. Raises ArchiveError."""
         try:
-            found: Receipt = msgspec.convert(json.loads(text), cls)
+            found: Receipt = msgspec.convert(row := json.loads(text), cls)
+            cls(**row)  # TypeError: a member that no receipt has
             bytes.fromhex(found.signature + "".join(found.marks))
         except (ValueError, TypeError, RecursionError):
             raise ArchiveError("this is no receipt of `lantern forget`; give the file that it printed") from None
