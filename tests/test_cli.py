@@ -234,6 +234,12 @@ def test_a_pipe_is_no_archive_and_is_not_waited_for(lantern, tmp_path, command):
     assert "pipe.db is no file; name it with --archive" in lantern(*command, "--archive", "pipe.db", code=1).stderr
 
 
+def test_doctor_does_not_wait_for_a_pipe_either(lantern, tmp_path):
+    os.mkfifo(tmp_path / "pipe.db")
+    told = rows(lantern("doctor", "--offline", "--json", "--archive", "pipe.db", code=1))
+    assert [row["detail"] for row in told if row["name"] == "archive"] == ["pipe.db is no file"]
+
+
 def test_an_empty_file_makes_no_backup(lantern, tmp_path):
     (tmp_path / "empty.db").touch()
     told = lantern("export", "--backup", "copy.db", "--archive", "empty.db", code=1)

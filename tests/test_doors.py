@@ -814,6 +814,7 @@ def test_serve_speaks_tls_with_the_configured_certificate(tmp_path, certificate)
     [
         ("none.pem", "", "server.tls_cert is none.pem, which cannot be read"),
         ("cert.pem", "none.pem", "server.tls_key is none.pem, which cannot be read"),
+        ("pipe", "", "server.tls_cert is pipe, which cannot be read (it is no file)"),
         ("cert.pem", "", "server.tls_cert is cert.pem, which cannot be used with the key in it "),
         ("cert.pem", "other.pem", "server.tls_cert is cert.pem, which cannot be used with the key in other.pem "),
         ("key.pem", "key.pem", "server.tls_cert is key.pem, which cannot be used with the key in key.pem "),
@@ -826,6 +827,7 @@ def test_a_certificate_that_cannot_be_used_is_told_by_the_file_at_fault(
     for file in certificate:
         shutil.copy(file, tmp_path)
     subprocess.run(["openssl", "genrsa", "-out", "other.pem", "2048"], check=True, capture_output=True)
+    os.mkfifo("pipe")
     Path("c.yaml").write_text(f'server: {{tls_cert: {cert}, tls_key: "{key}"}}')
     result = CliRunner().invoke(cli.cli, ["serve", "--config", "c.yaml", "--port", "0"])
     assert result.exit_code == 2

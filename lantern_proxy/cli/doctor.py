@@ -148,6 +148,9 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
         if not path.exists():
             yield _to_come(path)
             return
+        if not path.is_file():  # a pipe would be waited for
+            yield Diagnosis("archive", "bad", f"{path} is no file", "change archive.path")
+            return
         with Archive(
             path, synchronous=config.archive.synchronous, read_only=not deep, key=config.archive.key()
         ) as archive:
@@ -288,7 +291,7 @@ def _other_archive(told: Mapping[str, Any], config: Config) -> str:
 
 def _trusted(cert: str) -> "ssl.SSLContext | bool":
     """Trust for one certificate, under whatever name it was made out to."""
-    if not cert:
+    if not Path(cert).is_file():  # none, or a pipe, which would be waited for
         return True
     context = ssl.create_default_context(cafile=cert)
     context.check_hostname = False

@@ -171,6 +171,8 @@ def _check_tls(server: ServerConfig) -> None:
     """ConfigError unless certificate and key, if there are any, can be used."""
     for name, file in (("server.tls_cert", server.tls_cert), ("server.tls_key", server.tls_key)):
         try:
+            if file and Path(file).exists() and not Path(file).is_file():  # a pipe would be waited for
+                raise OSError("it is no file")
             Path(file or os.devnull).read_bytes()
         except OSError as error:
             told = f"is {file}, which cannot be read ({error.strerror or error}); name one that this user may read"
