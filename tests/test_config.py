@@ -94,6 +94,11 @@ def test_every_field_has_its_reason_under_it():
             "server: {host: 'localhost:9000'}",
             "server.host is 'localhost:9000'; use a host name or address without scheme",
         ),
+        (
+            "server: {host: '[::1]'}",
+            "server.host is '[::1]'; use a host name or address without scheme, port and brackets: 127.0.0.1 or ::1",
+        ),
+        ("server: {host: '[::]:80'}", "server.host is '[::]:80'; use a host name or address without scheme"),
         ("server: {host: 'http://[::1]'}", "server.host is 'http://[::1]'; use a host name or address without scheme"),
         ("archive: {path: 5}", "archive.path is 5; use a path"),
         ("upstream: {openai: api.openai.com}", "upstream.openai is 'api.openai.com'; use http://host/path"),

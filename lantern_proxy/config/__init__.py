@@ -49,7 +49,8 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 _Host = Like(
-    r"[^\s:/]+|[^\s/]*:[^\s/]*:[^\s/]*", "use a host name or address without scheme and port, 127.0.0.1 by default"
+    r"[^\s:/\[\]]+|[^\s/\[\]]*:[^\s/\[\]]*:[^\s/\[\]]*",
+    "use a host name or address without scheme, port and brackets: 127.0.0.1 or ::1",
 )
 
 
