@@ -58,7 +58,9 @@ class Proxy:
     """What is known of every tenant's sessions, the ledgers and the one writer. Close it.
 
     embedder, make_restorer: used instead of the config's, by whoever embeds or restores in another way. An embedder
-    that is given must have been started; it is closed with the proxy. keeper:                  as in Writer"""
+                             that is given must have been started; it is closed with the proxy.
+    keeper:                  as in Writer
+    """
 
     def __init__(
         self, config: Config, embedder: "Embedder | None" = None, *, make_restorer: MakeRestorer = make_restorer,
