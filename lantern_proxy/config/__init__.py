@@ -295,7 +295,7 @@ class LogConfig(Section):
     """The `log:` section. Nothing logged holds a message or a credential."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """info is one line per restore and per fault. Of other packages warnings and errors only, or errors with `error`."""
+    """info is one line per restore and per fault. Of other packages: warnings and errors, or errors with `error`."""
     json: bool = False
     """true: one JSON object a line, for log collectors."""
 
