@@ -780,6 +780,18 @@ def test_an_order_that_names_something_lost_gets_what_was_said_of_it(tmp_path, s
     assert (comes in block.text and len(block.placed) == 1) if comes else block is None
 
 
+def test_a_second_name_is_another_word_of_an_order(tmp_path):
+    """Every noun of German looks like a name."""
+    told = [(f"Die Lieferadresse von {name} ist Tor 30 am Hafen.", "Notiert.") for name in ("Tinormel", "Kuborsel")]
+    talk = [(f"Punkt {n} der Liste ist fertig.", f"Gut, Punkt {n}.") for n in range(20)]
+    said = "Trage Lieferadresse von Kuborsel in den Bericht ein."
+    present = canonical(f"Es ging um Kuborsel, um jede Lieferadresse und um den Bericht. {said}")
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed([*told, *talk]))
+        block = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask(said, present=present))
+    assert [placed.text for placed in block.placed] == [told[1][0]]
+
+
 def test_an_order_gets_no_more_of_a_name_that_the_request_tells_of(tmp_path):
     with Archive(tmp_path / "a.db") as kept:
         write(kept, filed(NAMED))

@@ -44,9 +44,12 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
     def tells(line: Line, speaker: str) -> bool:
         there = frozenset(terms(line.flat))
         about = {name: words for name, words in named.items() if words <= there}
-        if about and speaker == "user" and not question.asks and not held.issuperset(about):
+        if not about:
+            return False
+        if speaker == "user" and not question.asks and not held.issuperset(about):
             return True
-        return bool(about) and not question.words.difference(*about.values()).isdisjoint(there)
+        others = question.words - max(about.values(), key=len)  # another name is another word
+        return not others.isdisjoint(there)
 
     found = [c for c in candidates if any(tells(c.lines[i], c.passage.speaker) for i in c.lost)]
     return found if len(found) <= MOST_NAMING else []
