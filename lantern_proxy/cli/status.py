@@ -79,7 +79,8 @@ def _shown(told: Mapping[str, Any]) -> RenderableType:
     done = table("in the last 24 hours", *_DONE, "ms p95", numbers=(*_DONE, "ms p95"))  # beside the rest: too wide
     for each in told["tenants"]:
         day, name = told["day"][each.id], clean(each.id)
-        kept.add_row(Text(name), *(f"{getattr(each, count):,}" for count in _KEPT), when(each.last_at))
+        seen = when(each.last_at) if each.last_at else "never"
+        kept.add_row(Text(name), *(f"{getattr(each, count):,}" for count in _KEPT), seen)
         done.add_row(Text(name), *(f"{day[count]:,}" for count in _DONE), f"{day['ms_p95']:.1f}")
         lines += [
             Text(f"degraded {clean(reason)}: {count:,} requests today, {name}", style="yellow")
