@@ -17,7 +17,7 @@ from lantern_proxy.restore.named import first_of, listed, naming
 from lantern_proxy.restore.offers import SHARPNESS, offers
 from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses, only_people
+from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses
 from lantern_proxy.restore.rerank import Rerankers, promoted
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.signals import POOL
@@ -73,8 +73,11 @@ class _Search:
         self.order = best(evidence.fused, POOL).tolist()
         """The rows that are looked at, best first, whether the request holds them or not."""
         self.mass = masses(scope, question)
-        self._people = among_people([read.passage for read in scope.passages.of(self.order)])
-        """Do people talk to each other there, and no assistant with them?"""
+        passages = [read.passage for read in scope.passages.of(self.order)]
+        self._people = among_people(passages)
+        """Do people talk to each other there?"""
+        self._alone = self._people and all(passage.speaker != "assistant" for passage in passages)
+        """And no assistant with them?"""
         self.beside = Beside(source, scope, present, self.mass, ask, Contexts(scope))
 
     def lost(self) -> list[Candidate]:
@@ -107,7 +110,7 @@ class _Search:
             found = strong(lost, scope, self._evidence, self.mass, self.order, self._ask, people=self._people)
         else:
             # among people alone what does not ask is no order, but told
-            is_told = not question.asks and only_people([scope.passages[row].passage for row in self.order])
+            is_told = self._alone and not question.asks
             found = [] if is_told else naming(lost, scope, question, self._present)
         more = {candidate.row: candidate for candidate in news}
         if not (is_good or found):

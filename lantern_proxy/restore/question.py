@@ -243,11 +243,11 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
             best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
     if question.asks and rows and _agree(evidence, rows[:LOOK_AT]):
         best += AGREEMENT
-    leans = question.goes_on and only_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
+    leans = question.goes_on and _only_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
     return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question) - GOES_ON * leans)))
 
 
-def only_people(some: Sequence[Passage]) -> bool:
+def _only_people(some: Sequence[Passage]) -> bool:
     """Do people talk to each other there, and no assistant with them?"""
     return all(each.speaker != "assistant" for each in some) and among_people(some)
 
