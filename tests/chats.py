@@ -347,3 +347,14 @@ SILENT = {
     "last message only", "skipped messages",
 }  # fmt: skip
 """Styles without a summary."""
+
+
+def summed_up(named: str) -> tuple[Chat, str]:
+    """A chat of eight turns that its client has compacted, and the summary of it."""
+    chat = Chat(Lab(), named=named)
+    for said, answer in turns("zephyr", 8):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", [1, 2, 5])
+    chat.summarise("instruction at the end", summary)
+    chat.compact(STYLES["summary, then the question"], summary, "Go on.", "I go on with it.")
+    return chat, summary

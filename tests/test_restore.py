@@ -99,6 +99,16 @@ def restorer(archive) -> Iterator[Restorer]:
     restorer.close()
 
 
+def question_block(folder, messages, asked):
+    """Of an archive with these messages, without vectors."""
+    with Archive(folder / "a.db") as kept:
+        write(kept, messages)
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        block = restorer.for_question(asked)
+        restorer.close()
+    return block
+
+
 def ask(question="", *, present=None, budget=6_000, **more):
     held = (
         canonical(" ".join([SUMMARY, *(text for pair in TAIL for text in pair), question]))
@@ -774,9 +784,7 @@ NAMED = [
     ],
 )
 def test_an_order_that_names_something_lost_gets_what_was_said_of_it(tmp_path, said, comes):
-    with Archive(tmp_path / "a.db") as kept:
-        write(kept, filed(NAMED))
-        block = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask(said))
+    block = question_block(tmp_path, filed(NAMED), ask(said))
     assert (comes in block.text and len(block.placed) == 1) if comes else block is None
 
 
@@ -786,9 +794,7 @@ def test_a_second_name_is_another_word_of_an_order(tmp_path):
     talk = [(f"Punkt {n} der Liste ist fertig.", f"Gut, Punkt {n}.") for n in range(20)]
     said = "Trage Lieferadresse von Kuborsel in den Bericht ein."
     present = canonical(f"Es ging um Kuborsel, um jede Lieferadresse und um den Bericht. {said}")
-    with Archive(tmp_path / "a.db") as kept:
-        write(kept, filed([*told, *talk]))
-        block = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask(said, present=present))
+    block = question_block(tmp_path, filed([*told, *talk]), ask(said, present=present))
     assert [placed.text for placed in block.placed] == [told[1][0]]
 
 
@@ -834,11 +840,11 @@ def test_a_question_that_goes_on_with_what_was_just_said_among_people_gets_no_bl
 def test_a_letter_that_no_passage_has_is_no_name(tmp_path):
     told = ("The semitone below the keynote is H for us, the German way.", "Noted, H below the keynote.")
     talk = [(f"We sang piece {n + 30} today in the loft.", f"Piece {n + 30}.") for n in range(16)]
-    with Archive(tmp_path / "a.db") as kept:
-        write(kept, filed([*talk[:6], told, *talk[6:]]))
-        restorer = Restorer(kept, Config(embed=LEXICAL), None)
-        block = restorer.for_question(ask("Which note lies a semitone below C?", present="Nothing.", budget=500))
-        restorer.close()
+    block = question_block(
+        tmp_path,
+        filed([*talk[:6], told, *talk[6:]]),
+        ask("Which note lies a semitone below C?", present="Nothing.", budget=500),
+    )
     assert told[0] in block.text
 
 
@@ -852,11 +858,7 @@ def test_a_name_of_one_letter_is_found(tmp_path, letter):
     )
     named = zip(LETTERS, guests.split(), strict=True)
     tables = [(f"Table {name} is for {guest} and family.", "Noted.") for name, guest in named]
-    with Archive(tmp_path / "a.db") as kept:
-        write(kept, filed(tables))
-        restorer = Restorer(kept, Config(embed=LEXICAL), None)
-        block = restorer.for_question(ask(f"Who sits at table {letter}?", present="Nothing.", budget=900))
-        restorer.close()
+    block = question_block(tmp_path, filed(tables), ask(f"Who sits at table {letter}?", present="Nothing.", budget=900))
     best = min(block.placed, key=lambda placed: placed.rank)
     assert best.text.startswith(f"Table {letter} is")
 
@@ -881,11 +883,7 @@ GROUP = [
 )
 def test_the_name_of_who_asks_is_not_what_is_asked_for(tmp_path, said, comes):
     """It stands before half of what was said, and was all that these questions named."""
-    with Archive(tmp_path / "a.db") as kept:
-        write(kept, filed(GROUP))
-        restorer = Restorer(kept, Config(embed=LEXICAL), None)
-        block = restorer.for_question(ask(said, present="Nothing.", budget=1_500))
-        restorer.close()
+    block = question_block(tmp_path, filed(GROUP), ask(said, present="Nothing.", budget=1_500))
     assert comes in block.text if comes else block is None
 
 
@@ -895,11 +893,11 @@ def test_a_heading_in_front_of_a_question_is_asked_for_though_a_message_begins_w
         ("Bathroom: the tiles are 67 a square metre.", "Noted."),
     ]
     talk = [(f"We put {n + 30} planks into the shed.", f"Good, {n + 30}.") for n in range(14)]
-    with Archive(tmp_path / "a.db") as kept:
-        write(kept, filed([*talk[:5], rooms[0], *talk[5:9], rooms[1], *talk[9:]]))
-        restorer = Restorer(kept, Config(embed=LEXICAL), None)
-        block = restorer.for_question(ask("Kitchen: what do the tiles cost?", present="Nothing.", budget=300))
-        restorer.close()
+    block = question_block(
+        tmp_path,
+        filed([*talk[:5], rooms[0], *talk[5:9], rooms[1], *talk[9:]]),
+        ask("Kitchen: what do the tiles cost?", present="Nothing.", budget=300),
+    )
     assert min(block.placed, key=lambda placed: placed.rank).text == rooms[0][0]
 
 
@@ -907,14 +905,10 @@ def test_a_heading_in_front_of_a_question_is_asked_for_though_a_message_begins_w
 def test_among_people_alone_who_names_something_gives_no_order(tmp_path, is_bot):
     said = "Jorunn: Tell the Hvalerby people about the boiler."
     told = [("Mirko: The ferry to Hvalerby leaves at 6:35.", "Jorunn: I never was there."), *GROUP]
-    with Archive(tmp_path / "a.db") as kept:
-        messages = filed(told)
-        if not is_bot:
-            messages = [replace(f, message=message("user", f.message.items, b"{}")) for f in messages]
-        write(kept, messages)
-        restorer = Restorer(kept, Config(embed=LEXICAL), None)
-        block = restorer.for_question(ask(said, present="Nothing.", budget=1_500))
-        restorer.close()
+    messages = filed(told)
+    if not is_bot:
+        messages = [replace(f, message=message("user", f.message.items, b"{}")) for f in messages]
+    block = question_block(tmp_path, messages, ask(said, present="Nothing.", budget=1_500))
     assert "6:35" in block.text if is_bot else block is None
 
 

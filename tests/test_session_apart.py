@@ -17,6 +17,7 @@ from chats import (
     parts,
     result,
     summary_of,
+    summed_up,
     transcript,
     turns,
     user,
@@ -910,12 +911,7 @@ def test_a_summary_that_ends_in_an_open_question_is_one() -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_copy_under_a_new_id_behind_the_summary_goes_on_with_what_was_lost(restart: bool) -> None:
     """A client resumes a conversation, or forks it: that has another id then, and the same history."""
-    chat = Chat(Lab(), named="first")
-    for said, answer in turns("zephyr", 8):
-        chat.turn(said, answer)
-    summary = summary_of("zephyr", [1, 2, 5])
-    chat.summarise("instruction at the end", summary)
-    chat.compact(STYLES["summary, then the question"], summary, "Go on.", "I go on with it.")
+    chat, _ = summed_up("first")
     history = [*chat.history]
     if restart:
         chat.lab.restart()

@@ -3,7 +3,21 @@
 from collections.abc import Callable
 
 import pytest
-from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, result, summary_of, transcript, turns, user
+from chats import (
+    SYSTEM,
+    TOOLS,
+    Chat,
+    Lab,
+    Wire,
+    assistant,
+    called,
+    result,
+    summary_of,
+    summed_up,
+    transcript,
+    turns,
+    user,
+)
 
 from lantern_proxy.session import RECENT_S
 
@@ -187,12 +201,7 @@ def test_our_own_id_names_a_session_that_has_another_of_its_client() -> None:
 
 
 def test_a_summary_alone_under_another_id_is_no_copy() -> None:
-    chat = Chat(Lab(), named="one")
-    for said, answer in turns("zephyr", 8):
-        chat.turn(said, answer)
-    summary = summary_of("zephyr", [1, 2, 5])
-    chat.summarise("instruction at the end", summary)
-    chat.compact(STYLES["summary, then the question"], summary, "Go on.", "I go on with it.")
+    chat, summary = summed_up("one")
     step = chat.lab.ask(chat.wire([user(summary), NEXT]), headers={"x-session-id": "two"})
     assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
 
