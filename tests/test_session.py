@@ -646,6 +646,58 @@ def test_a_short_wish_for_a_summary_of_what_a_client_left_of_the_history_is_a_si
     assert (step.event, step.link.session.id) == ("side", chat.session), step.link.why
 
 
+HANDED_ON = (
+    "Write the brief by which someone else can take up our conversation where it stands. Say what was wanted, what has "
+    "been tried and found, and which parts of the work are still open, each with the file that it is about. Whoever "
+    f"reads your summary has nothing else to go by. {'Keep to the order: the aim, the state, the next steps. ' * 5}"
+)
+IN_WORDS = (
+    "Answer in plain words. Tools must not be called now: read_file would be refused, and so would all the others. All "
+    "that you need stands in the conversation above. What you write has two parts, thoughts between <notes> tags, then "
+    f"the <summary>. {'List every request, every file that was read, every error and what mended it. ' * 16}"
+)
+
+
+@pytest.mark.parametrize("asked", [HANDED_ON, IN_WORDS])
+@pytest.mark.parametrize("shown", ["all", "the older part"])
+def test_a_long_instruction_with_a_summary_far_from_the_conversation_is_a_side_call_without_tools(asked, shown):
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    step = chat.send([*chat.history[: None if shown == "all" else -3], user(asked)], tools=())
+    assert (step.event, step.link.session.id) == ("side", chat.session), step.link.why
+    chat.lab.answer(step, assistant(summary := summary_of("zephyr", 4)))
+    chat.history = [user("Where are we?"), assistant(summary)]
+    assert chat.turn("Go on with the last one, then.", "It is done.").event == "compacted"
+
+
+def test_a_long_text_that_speaks_of_both_is_a_turn_where_the_tools_stay():
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    assert chat.turn(HANDED_ON, "Here it is.").event == "turn"
+
+
+@pytest.mark.parametrize("named", ["", "x"])
+def test_a_summarising_call_behind_the_notes_that_another_one_had_written_is_a_side_call_too(named):
+    chat = Chat(Lab(), tools=TOOLS, named=named)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    older = chat.history[:-2]
+    notes = user("The conversation will be compacted. Note down now whatever must not be lost, as briefly as you can.")
+    step = chat.send([*older, notes], tools=())
+    assert (step.event, step.link.session.id) == ("side", chat.session), step.link.why
+    noted = assistant("Noted: the retry policy is set, and the invoice export waits for its column.")
+    chat.lab.answer(step, noted)
+    asked = f"Now write a summary of this conversation. {'Name all files, all decisions and what is to be done. ' * 8}"
+    step = chat.send([*older, notes, noted, user(asked)], tools=())
+    assert (step.event, step.link.session.id) == ("side", chat.session), step.link.why
+    chat.lab.answer(step, assistant(summary := summary_of("zephyr", 3)))
+    chat.history = [assistant(summary), *chat.history[-2:]]
+    step = chat.turn("What is left of it?", "The column of the export.")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
 @pytest.mark.parametrize("wish", WISHES)
 def test_a_summary_that_the_user_of_a_windowed_chat_wishes_for_is_no_side_call(wish):
     chat = Chat(Lab(), system="")

@@ -40,7 +40,7 @@ from lantern_proxy.session.remembered import forget, remember
 from lantern_proxy.session.retold import is_retold, is_told_whole
 from lantern_proxy.session.rivals import FIRST, is_anothers, is_contested, settled
 from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of
-from lantern_proxy.session.wishes import is_title_call
+from lantern_proxy.session.wishes import is_summary_call, is_title_call
 from lantern_proxy.session.within import by_text, is_step, stepped, steps_told
 from lantern_proxy.session.words import RECENT_S, begins_anew, spoken_of
 from lantern_proxy.turn import Identity, Message, Request, plain
@@ -192,9 +192,14 @@ def _is_stub(session: Session) -> bool:
 
 
 def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
-    """Was a side call of `session` answered, and does the user now speak to that answer? Then it was none."""
+    """Was a side call of `session` answered, and does the user now speak to that answer? Then it was none.
+
+    A client that has the model write notes, and then sum up, says the second as little for its user as the first.
+    """
     side = side_of(known, session)
     if side is None or not side.answered or len(side.head) < 2 or not is_spoken_to(request.messages):
+        return False
+    if is_summary_call(request, session, known.said.get(session.id, {})):
         return False
     asked, answer = plain(side.head[-2].message.text), side.head[-1].message
     shown = [m for m in request.messages if m.print]

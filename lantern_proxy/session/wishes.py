@@ -33,6 +33,9 @@ _WISH = re.compile(
 _WISH_CHARS = 400
 """Characters at the beginning of a text in which a wish is looked for. Where the tools of the conversation were taken
 away, are others, or may not be called, a wish there is enough; else it has to be repeated, see _CHARS_PER_WORD."""
+_WISH_AFAR = re.compile(r"(?=.*\bconversation)(?=.*\bsummar)", re.I | re.S)
+"""Speaks of a conversation and of a summary, however far apart: enough at the beginning of a long text for which the
+tools of the conversation were taken away."""
 _NO_TOOLS = re.compile(
     r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
 )
@@ -128,7 +131,8 @@ def is_summary_call(request: Request, session: Session, said: Mapping[str, str])
     is_long = len(asked) >= _BY_HAND_CHARS
     dropped = bool(session.tools) and not request.tools
     others = bool(session.tools) and not request.tools & session.tools  # a form for the summary, perhaps
-    if is_long and wishes_summary(asked) and (others or _NO_TOOLS.search(asked)):
+    wished = wishes_summary(asked) or _WISH_AFAR.match(asked[:_WISH_CHARS])
+    if is_long and wished and (others or _NO_TOOLS.search(asked)):
         return True
     other = not shows_system_of(session, request)
     if other and not request.tools:
