@@ -59,6 +59,7 @@ _FAST_AGENT = ("fast-agent-mcp==0.10.48",)
 _COPILOTKIT = ("@copilotkit/runtime@1.75.0", "openai@4.104.0", "@anthropic-ai/sdk@0.57.0")
 _TIMBAL = ("timbal==2.8.0",)
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
+_GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
     library("openai-python", "OpenAI SDK", "openai==", program("openai_python.py"), COMPACTED),
@@ -634,6 +635,39 @@ CLIENTS = (
     Client(
         name="timbal", family="Timbal", protocol="responses", losses=COMPACTED, compactions=2, python=(3, 12),
         shares="timbal", pip=_TIMBAL, drive=program("timbal_agent.py", "summary"),
+    ),
+    Client(
+        name="kon", family="Kon", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 12), full_tokens=190_000,
+        pip=("kon-coding-agent==0.4.3",), drive=program("kon_agent.py"),
+    ),
+    Client(
+        name="openharness", family="OpenHarness", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("openharness-ai==0.1.9",), drive=program("openharness_agent.py"),
+    ),
+    Client(
+        name="agentknit", family="agentknit", protocol="chat", losses=COMPACTED,
+        pip=("agentknit==0.1025.0",), drive=program("agentknit_agent.py"),
+    ),
+    Client(
+        name="n8n-agents", family="n8n", protocol="chat", losses=COMPACTED, compactions=2,
+        npm=("@n8n/agents@0.18.2", "zod@3.25.67", "--ignore-scripts"), drive=program("n8n_agent.mjs"),
+    ),
+    Client(
+        name="compact-middleware", family="Deep Agents", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("compact-middleware==0.1.1", "deepagents==0.7.32", "langchain-openai==1.7.3"),
+        drive=program("deep_agent.py", "compact"),
+    ),
+    Client(
+        name="google-adk-js", family="Google ADK", protocol="chat", losses=COMPACTED, compactions=2,
+        shares="google-adk-js", npm=_GOOGLE_ADK_JS, drive=program("google_adk_agent.mjs", "tokens"),
+    ),
+    Client(
+        name="google-adk-js-anchored", family="Google ADK", protocol="chat", losses=COMPACTED, compactions=2,
+        shares="google-adk-js", npm=_GOOGLE_ADK_JS, drive=program("google_adk_agent.mjs", "anchored"),
+    ),
+    Client(
+        name="google-adk-js-truncate", family="Google ADK", protocol="chat", losses=WINDOW, compactions=3,
+        shares="google-adk-js", npm=_GOOGLE_ADK_JS, drive=program("google_adk_agent.mjs", "truncate"),
     ),
     Client(
         name="timbal-turns", family="Timbal", protocol="responses", losses=WINDOW, compactions=3, python=(3, 12),

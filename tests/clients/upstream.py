@@ -22,7 +22,7 @@ from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
 _REMINDER = re.compile(
     r"<(system-reminder|environment_details|dcp-system-reminder|memory)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>"
-    r"|\[LimitWarnerProcessor\].*",
+    r"|\[LimitWarnerProcessor\].*|\[Compact (attachment: \w+|boundary marker)\].*",
     re.S,
 )
 _NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
@@ -32,8 +32,11 @@ _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
 _BLOCKS = re.compile(r"\[Block: (\w+)\]")
 """Parts of a history of which each is to be summed up under its name."""
+_NOTED_AT = re.compile(r"Current timestamp: \d{4}-\d\d-\d\dT(\d\d:\d\d)")
+"""The time at which an observer is to say that it makes its notes."""
 _NOTE_CHARS = 100
 _THANKS_CHARS = 20
+_GO_ON = "Continue if you have next steps"
 _TITLE = re.compile(r"\btitles?\b", re.I)
 _SUMMARISER = re.compile(r"You are an? [\w ]*?summari[sz]er\b", re.I)
 """Opens the instructions of one who does nothing else, whatever tools there are."""
@@ -51,6 +54,7 @@ _SHELLS = (
     "execute_command",
     "execute",
     "exec",
+    "exec_shell",
     "terminal",
 )
 _ANSWERING = "final_answer"
@@ -184,6 +188,8 @@ class Script:
         if blocks := _BLOCKS.findall(last) if '"block_id"' in last + instructions else []:
             told = [{"block_id": block, "summary": summary} for block in dict.fromkeys(blocks)]
             return "summary", Reply(json.dumps({"blocks": told}))
+        if noted := _NOTED_AT.search(last):
+            return "summary", Reply(f"* CRITICAL ({noted[1]}) {summary}")
         if "<observations>" in instructions:
             return "summary", Reply(f"<observations>\n* {summary}\n</observations>")
         if "<analysis>" in last:
@@ -207,10 +213,10 @@ def _in_tags(last: str, spoken: Turn | None) -> tuple[str, Reply]:
 
 
 def _is_interrupted(said: Sequence[tuple[str, str]]) -> bool:
-    """Did a compaction interrupt the turn? It ends in a summary then, or in a short word of thanks for one."""
+    """Did a compaction interrupt the turn? It ends in a summary then, or in a word to go on, or of thanks, for one."""
     (before_role, before), (role, last) = [("", ""), ("", ""), *said][-2:]
     is_thanks = before_role == role == "user" and len(last) < _THANKS_CHARS
-    return SUMMARY in last or (is_thanks and SUMMARY in before)
+    return SUMMARY in last or (SUMMARY in before and (is_thanks or last.startswith(_GO_ON)))
 
 
 def _is_said_behind_a_note(last: str, said: str, heard: Heard) -> bool:

@@ -1,4 +1,5 @@
-"""A deep agent (Python) that summarises older messages and files them away."""
+"""A deep agent (Python) that summarises older messages and files them away, by its own middleware or, with the argument
+"compact", by one that was made after Claude Code."""
 
 import json
 import subprocess
@@ -24,9 +25,14 @@ def main():
     model = ChatOpenAI(
         model="gpt-5-mini", base_url=JOB["url"] + "/v1", api_key="sk-dummy-deep", use_responses_api=False
     )
-    summarise = SummarizationMiddleware(
-        model=model, backend=StateBackend(), trigger=("messages", 9), keep=("messages", 3)
-    )
+    limits = {"trigger": ("messages", 9), "keep": ("messages", 3)}
+    if sys.argv[1:] == ["compact"]:
+        from compact_middleware.config import CompactionConfig
+        from compact_middleware.middleware import CompactionMiddleware
+
+        summarise = CompactionMiddleware(model, backend=StateBackend(), config=CompactionConfig(**limits))
+    else:
+        summarise = SummarizationMiddleware(model=model, backend=StateBackend(), **limits)
     agent = create_deep_agent(
         model=model, tools=[shell], system_prompt="You help a small team.", middleware=[summarise],
         checkpointer=InMemorySaver(),
