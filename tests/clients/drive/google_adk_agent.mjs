@@ -54,6 +54,8 @@ const compactor = {
   anchored: () => new adk.AnchoredContextCompactor({ ...limits, tokenThreshold: 100 }),
   truncate: () => new adk.TruncatingContextCompactor({ threshold: 7 }),
 }[process.argv[2]]();
+// its compactors tell events apart by their milliseconds
+const pause = { shouldCompact: () => new Promise((done) => setTimeout(done, 5, false)) };
 const shell = new adk.FunctionTool({
   name: "shell",
   description: "Runs a command.",
@@ -61,7 +63,8 @@ const shell = new adk.FunctionTool({
   execute: async ({ command }) => ({ output: (await run(command)).stdout }),
 });
 const instruction = "You help a small team to run its services.";
-const agent = new adk.LlmAgent({ name: "operator", model, instruction, tools: [shell], contextCompactors: [compactor] });
+const contextCompactors = [pause, compactor];
+const agent = new adk.LlmAgent({ name: "operator", model, instruction, tools: [shell], contextCompactors });
 const runner = new adk.InMemoryRunner({ agent, appName: "talk" });
 await runner.sessionService.createSession({ appName: "talk", userId: "u", sessionId: "s" });
 
