@@ -234,7 +234,7 @@ def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(arc
     passages.forget(1)
     passages.pieces(np.array([0, 1]), pieces)
     assert len(split) == 3
-    monkeypatch.setattr(restore_passages, "MOST_TOLD", 3)
+    monkeypatch.setattr(restore_passages, "MOST_PREPARED", 3)
     passages.pieces(np.array([2, 3]), pieces)
     passages.pieces(np.array([0]), pieces)
     assert len(split) == 6

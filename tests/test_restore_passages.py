@@ -1,4 +1,4 @@
-"""What questions ask of many passages: told once, kept without their texts, bounded, the same whoever tells."""
+"""What questions compare many passages by: made once, kept without their texts, bounded, the same in any thread."""
 
 import math
 import threading
@@ -15,7 +15,7 @@ from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import lines
-from lantern_proxy.restore.passages import Common, Shared, Told, tell
+from lantern_proxy.restore.passages import Common, Facets, Shared, facets_of
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
@@ -35,18 +35,18 @@ def rows(start: int, stop: int) -> np.ndarray:
     return np.arange(start, stop)
 
 
-def test_a_passage_is_told_by_its_speaker_days_form_and_tags():
+def test_the_facets_of_a_passage_are_its_time_speaker_days_form_and_tags():
     texts = [said("Caroline: I met you yesterday?", tags=("port 9443",), tools=("read_file",)), said("Ok"), said("Oh")]
     common = Common()
-    told = Told(np.array(tell(texts, common)), common)
-    assert told.created_at.tolist() == [1.7e9] * 3
-    assert [Form(*each).ends_asking for each in told.forms] == [1, 0, 0]
-    assert told.voices.values == [("user", "carolin"), ("user", "")]
-    assert told.voices.counts.tolist() == [1, 2]
-    assert [len(named) for named, _ in told.days.values] == [1, 0]
-    assert {said for _, said in told.days.values} == {day_of(1.7e9)}
-    assert {"port", "9443", "read_file"} <= set(told.tags.values[0])
-    assert told.tags.values[1] == ()
+    facets = Facets(np.array(facets_of(texts, common)), common)
+    assert facets.created_at.tolist() == [1.7e9] * 3
+    assert [Form(*each).ends_asking for each in facets.forms] == [1, 0, 0]
+    assert facets.voices.values == [("user", "carolin"), ("user", "")]
+    assert facets.voices.counts.tolist() == [1, 2]
+    assert [len(named) for named, _ in facets.days.values] == [1, 0]
+    assert {said for _, said in facets.days.values} == {day_of(1.7e9)}
+    assert {"port", "9443", "read_file"} <= set(facets.tags.values[0])
+    assert facets.tags.values[1] == ()
 
 
 def test_what_is_asked_of_a_value_holds_for_all_passages_that_have_it():
@@ -57,14 +57,14 @@ def test_what_is_asked_of_a_value_holds_for_all_passages_that_have_it():
     assert (nobody.values, nobody.each([]).tolist()) == ([], [])
 
 
-def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive, monkeypatch):
+def test_facets_stay_when_texts_are_let_go_of_and_none_are_kept_for_them(archive, monkeypatch):
     write(archive, 0, 60)
     scope = opened(archive)
-    told = scope.passages.told(rows(10, 30))
-    assert (scope.passages.read_count, scope.passages.told_count) == (0, 20)
+    facets = scope.passages.facets(rows(10, 30))
+    assert (scope.passages.read_count, scope.passages.facets_count) == (0, 20)
     scope.passages.let_go()
-    monkeypatch.setattr(passages, "tell", None)
-    assert (scope.passages.told(rows(10, 30)).forms == told.forms).all()
+    monkeypatch.setattr(passages, "facets_of", None)
+    assert (scope.passages.facets(rows(10, 30)).forms == facets.forms).all()
 
 
 def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_one_is_not(archive, monkeypatch):
@@ -77,45 +77,45 @@ def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_on
     assert large.passages.read_count == 2
 
 
-def test_a_corrected_passage_is_told_anew(archive):
+def test_a_corrected_passage_gets_its_facets_anew(archive):
     write(archive, 0, 10)
     scope = opened(archive)
-    scope.passages.tell_ahead(10)
+    scope.passages.prepare_ahead(10)
     mine = archive.of("t")
     mine.edit(replace(mine.passages_by_id([5])[5], text="Gustav: where do you live?", terms=()), now=1.0)
     scope.catch_up(archive, math.inf)
-    assert scope.passages.untold == range(4, 10)
-    assert [scope.passages.told(rows(n, n + 1)).voices.values[0].name for n in (3, 4, 5)] == ["", "gustav", ""]
+    assert scope.passages.unprepared == range(4, 10)
+    assert [scope.passages.facets(rows(n, n + 1)).voices.values[0].name for n in (3, 4, 5)] == ["", "gustav", ""]
 
 
-def test_no_more_is_told_than_may_stay(archive, monkeypatch):
-    monkeypatch.setattr(passages, "MOST_TOLD", 40)
+def test_no_more_facets_are_kept_than_may_stay(archive, monkeypatch):
+    monkeypatch.setattr(passages, "MOST_PREPARED", 40)
     write(archive, 0, 300)
     scope = opened(archive)
     for row in range(300):
-        assert scope.passages.told(np.array([row, 0])).created_at.tolist() == [1.7e9 + row, 1.7e9]
-        assert scope.passages.told_count <= 40
-    assert scope.passages.untold == range(280, 300)
-    told = scope.passages.told(rows(0, 300))  # more at once than stay
-    scope.passages.told(rows(1, 30))
+        assert scope.passages.facets(np.array([row, 0])).created_at.tolist() == [1.7e9 + row, 1.7e9]
+        assert scope.passages.facets_count <= 40
+    assert scope.passages.unprepared == range(280, 300)
+    facets = scope.passages.facets(rows(0, 300))  # more at once than stay
+    scope.passages.facets(rows(1, 30))
     assert (
-        told.days.counts.sum() == len(told.forms) == 300
-    )  # that others took their place does not change what was told
+        facets.days.counts.sum() == len(facets.forms) == 300
+    )  # that others took their place does not change what was given
 
 
-def test_scopes_share_what_may_be_told(archive, monkeypatch):
-    monkeypatch.setattr(restore_scopes, "MAX_TOLD", 100)
+def test_scopes_share_the_room_for_facets(archive, monkeypatch):
+    monkeypatch.setattr(restore_scopes, "MAX_PREPARED", 100)
     scopes, used = Scopes(), []
     for n in range(12):
         write(archive, 0, 30, session=f"s{n}")
         scope = scopes.use(Key("t", None, f"s{n}"), 1.0)
         assert scope is not None
         scope.catch_up(archive, math.inf)
-        scope.passages.told(rows(0, 30))
+        scope.passages.facets(rows(0, 30))
         used.append(scope)
         scope.release()
-    assert sum(scope.passages.told_count for scope in used) <= 130
-    assert used[-1].passages.told_count == 30
+    assert sum(scope.passages.facets_count for scope in used) <= 130
+    assert used[-1].passages.facets_count == 30
     scopes.close()
 
 
@@ -169,45 +169,45 @@ def test_a_warm_restorer_has_read_the_tables_that_a_question_may_need(archive):
     restorer.close()
 
 
-def _being_told(archive):
-    """Scopes, one of them in use, and the thread that tells its 200 passages."""
+def _being_prepared(archive):
+    """Scopes, one of them in use, and the thread that prepares its 200 passages."""
     write(archive, 0, 200)
     scopes = Scopes()
     scope = scopes.use(ALL, 1.0)
     assert scope is not None
     scope.catch_up(archive, math.inf)
-    telling = scopes.tell(scope)
-    assert telling is not None
-    return scopes, scope, telling
+    preparing = scopes.prepare(scope)
+    assert preparing is not None
+    return scopes, scope, preparing
 
 
-def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive):
-    scopes, scope, telling = _being_told(archive)
-    assert scopes.tell(scope) is telling
+def test_what_is_archived_while_a_scope_is_prepared_in_the_background_is_prepared_too(archive):
+    scopes, scope, preparing = _being_prepared(archive)
+    assert scopes.prepare(scope) is preparing
     write(archive, 200, 300)
     scope.catch_up(archive, math.inf)
     scope.release()
-    telling.join(30)
-    assert (scope.passages.told_count, scope.telling) == (300, None)
+    preparing.join(30)
+    assert (scope.passages.facets_count, scope.preparing) == (300, None)
     with scope.lock:
-        assert scopes.tell(scope) is None
+        assert scopes.prepare(scope) is None
     scopes.close()
 
 
 @pytest.mark.parametrize("closed", ["scope", "archive"])
 def test_what_is_closed_meanwhile_ends_the_background_without_a_word(archive, caplog, closed):
-    scopes, scope, telling = _being_told(archive)
+    scopes, scope, preparing = _being_prepared(archive)
     (scopes if closed == "scope" else archive).close()
     scope.release()
-    telling.join(30)
-    assert not telling.is_alive()
-    assert scope.telling is None
-    assert scope.passages.told_count == 0
+    preparing.join(30)
+    assert not preparing.is_alive()
+    assert scope.preparing is None
+    assert scope.passages.facets_count == 0
     assert not caplog.records
     scopes.close()
 
 
-def test_questions_of_several_threads_get_their_blocks_while_it_is_told(archive):
+def test_questions_of_several_threads_get_their_blocks_while_it_is_prepared(archive):
     write(archive, 0, 400)
     restorer = restorer_of(archive)
     alone = [restorer.for_question(ask(question)).text for question in QUESTIONS]

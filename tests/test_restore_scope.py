@@ -102,7 +102,7 @@ def test_passages_are_weighed_by_how_rare_their_terms_are_now(archive):
 def test_no_more_are_weighed_than_may_stay(archive, monkeypatch):
     write(archive, 0, 6)
     scope = opened(archive)
-    monkeypatch.setattr(restore_scope, "MOST_TOLD", 4)
+    monkeypatch.setattr(restore_scope, "MOST_PREPARED", 4)
     every = np.arange(6)
     assert (scope.weighed(every) == np.vstack([scope.weighed(every[n : n + 1]) for n in range(6)])).all()
 

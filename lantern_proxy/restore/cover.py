@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from lantern_proxy.pack import day, entry_of
 from lantern_proxy.restore.lines import FILLER, Line, heads, is_filler, takes_back
-from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.present import Present, never
 from lantern_proxy.restore.salience import Around, content, likelihood, says_something
 from lantern_proxy.signals import name_before, named
 from lantern_proxy.turn import CLIENT, Passage
@@ -120,10 +120,6 @@ def term_weight(term_key: str) -> float:
     if shape is None:
         return 1.0
     return (2.0 if " " in term_key else 1.6) if _DIGIT.search(term_key) else 1.5
-
-
-def never() -> bool:
-    return False
 
 
 def is_agents(some: Sequence[Passage]) -> bool:

@@ -14,7 +14,7 @@ from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, by_place, spread
 from lantern_proxy.restore.alike import by_sentences
 from lantern_proxy.restore.dense import Matches
-from lantern_proxy.restore.passages import Shared, Told, Voice
+from lantern_proxy.restore.passages import Facets, Shared, Voice
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.signals.dates import closeness, spans
@@ -103,8 +103,8 @@ class Ranked:
 def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
     scope, question, matched = ranked.scope, ranked.question, ranked.matched
-    told = scope.passages.told(rows)
-    voices = told.voices
+    facets = scope.passages.facets(rows)
+    voices = facets.voices
     names = frozenset(voice.name for voice in voices.values) - {""}
     things = [term for term in question.terms if term not in names] or list(question.terms)
     signals = _signals(ranked, scope.lexical(things))
@@ -118,10 +118,10 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
         _words(scope, question, things, around, signals["things"]),
         (_OF_PLACE, scope.progress[:, rows]),
         _names(voices, question, names),
-        _days(told, question, ranked.now),
+        _days(facets, question, ranked.now),
         _forms(scope, question, around),
         _all(ranked.fused, of_all),
-        _form(scope, told.forms, voices, rows),
+        _form(scope, facets.forms, voices, rows),
     ]
     if ranked.like is not None:
         parts.append(_sentences(scope, ranked.like.found, wide))
@@ -256,24 +256,24 @@ def _names(voices: Shared[Voice], question: Question, names: frozenset[str]) -> 
     return _OF_NAMES, np.array([named, other, np.full(len(named), float(len(asked_of)))])
 
 
-def nearness(told: Callable[[], Told], question: str, now: float) -> Floats | None:
+def nearness(facets: Callable[[], Facets], question: str, now: float) -> Floats | None:
     """(n,) 0..1, how near the days that a passage names, or on which it was said, are to those that the question names;
     None when the question names none.
 
-    told: (n,) passages, asked for when the question names a day
-    now:  Unix seconds, of the question; 0: when the last passage was said
+    facets: of n passages, called only where they are needed
+    now:    Unix seconds, of the question; 0: when the last passage was said
     """
-    asked_of = spans(question, now or float(told().created_at.max(initial=0.0)))
+    asked_of = spans(question, now or float(facets().created_at.max(initial=0.0)))
     if not asked_of:
         return None
-    days = told().days
+    days = facets().days
     return days.each([closeness(asked_of, (*named, (said, said))) for named, said in days.values])
 
 
-def _days(told: Told, question: Question, now: float) -> Columns:
+def _days(facets: Facets, question: Question, now: float) -> Columns:
     """As nearness(); -1 when the question names no day."""
-    near = nearness(lambda: told, question.text, now)
-    return _OF_DAYS, (np.full(len(told.forms), -1.0) if near is None else near)[None]
+    near = nearness(lambda: facets, question.text, now)
+    return _OF_DAYS, (np.full(len(facets.forms), -1.0) if near is None else near)[None]
 
 
 def _forms(scope: Scope, question: Question, around: Ints) -> Columns:

@@ -27,14 +27,13 @@ from lantern_proxy.restore.cover import (
     completed,
     cover,
     is_agents,
-    never,
     parts,
     unweighed,
 )
 from lantern_proxy.restore.lines import Line, beside_rows, flat, is_filler, stands_under
 from lantern_proxy.restore.offers import PINNED, around
 from lantern_proxy.restore.passed_over import note_cover
-from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.present import Present, never
 from lantern_proxy.restore.salience import SAYS, content
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.weak import echoes

@@ -31,8 +31,8 @@ SMALL = 2_000
 """Passages of a scope that are all read when one is looked at."""
 MOST_READ = 10_000
 """Most passages of a scope that stay in memory with what was computed from them, 4 KB each: those read last."""
-MOST_TOLD = 20_000
-"""Most passages of a scope of which what questions look at (`Told`) stays in memory, 600 to 1,200 bytes each."""
+MOST_PREPARED = 20_000
+"""Most passages of a scope whose `Facets`, word pieces and traits stay in memory, 600 to 1,200 bytes each."""
 
 
 @dataclass(slots=True)
@@ -140,19 +140,19 @@ class Shared(Generic[T]):
 
 
 class Common:
-    """The values that passages of a scope share, for all of their `Told`: who speaks, days, tags."""
+    """The values that the `Facets` of a scope's passages share, each held once: who speaks, days, tags."""
 
     def __init__(self) -> None:
         self.voices, self.days, self.tags = Numbered[Voice](), Numbered[Days](), Numbered[Tags]()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What questions look at of n passages: when each was said and by whom, the days it names, its tags, its form. It
-    stays in memory when the texts are let go of."""
+class Facets:
+    """What a question compares n passages by, besides their words: when each was said and by whom, the days it names,
+    its tags, its form. Stays in memory when the texts are let go of."""
 
     _numbers: Floats
-    """(n, TOLD) as tell() gives them."""
+    """(n, FACETS) as facets_of() gives them."""
     _common: Common
 
     @property
@@ -178,14 +178,14 @@ class Told:
         return self._common.tags.of(self._numbers[:, 3])
 
 
-TOLD = 4 + len(Form._fields)
-"""Numbers that tell() makes of a passage."""
+FACETS = 4 + len(Form._fields)
+"""Numbers that facets_of() makes of a passage."""
 
 
-def tell(passages: Sequence[Passage], common: Common) -> list[tuple[float, ...]]:
-    """The TOLD numbers that `Told` keeps of each passage. Costs 0.06 ms a passage of 650 characters: keep them.
+def facets_of(passages: Sequence[Passage], common: Common) -> list[tuple[float, ...]]:
+    """The FACETS numbers that `Facets` keeps of each passage. Costs 0.06 ms a passage of 650 characters: keep them.
 
-    common: takes in the values that numbers stand for
+    common: gives each voice, pair of days and list of tags its number, and keeps it
     """
     tagged = terms_of_parts([" ".join((*p.tags, *p.tools)) for p in passages])
     counted = count([p.text for p in passages])
@@ -214,8 +214,8 @@ class Passages(Sequence[ReadPassage]):
         self._read: dict[int, ReadPassage] = {}
         self._pieces, self._parts = KeptPieces(1), KeptPieces(2)
         self._traits = Kept(len(TRAITS))
-        self._told, self._common = Kept(TOLD, self.forget_told), Common()
-        self._told_to = 0
+        self._facets, self._common = Kept(FACETS, self.forget_prepared), Common()
+        self._prepared_to = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -249,14 +249,17 @@ class Passages(Sequence[ReadPassage]):
     def forget(self, row: int) -> None:
         """Forget all that is kept of the passage at `row`: it was corrected, and is read anew when it is looked at."""
         self._read.pop(row, None)
-        for kept in (self._told, self._pieces, self._parts, self._traits):
+        for kept in (self._facets, self._pieces, self._parts, self._traits):
             kept.forget(row)
-        self._told_to = min(self._told_to, row)
+        self._prepared_to = min(self._prepared_to, row)
 
-    def told(self, rows: Ints) -> Told:
-        """What questions look at of the passages at `rows`, in that order. Texts that are read for it are not kept."""
-        numbers = self._told.of(rows, lambda missing: tell(self._passages(missing), self._common), most=MOST_TOLD)
-        return Told(numbers, self._common)
+    def facets(self, rows: Ints) -> Facets:
+        """The facets of the passages at `rows`, in that order. Texts that are read for it are not kept."""
+
+        def made(missing: list[int]) -> list[tuple[float, ...]]:
+            return facets_of(self._passages(missing), self._common)
+
+        return Facets(self._facets.of(rows, made, most=MOST_PREPARED), self._common)
 
     def pieces(self, rows: Ints, split: Split) -> Lists:
         """The word pieces of the passages at `rows`, as `split` makes them. Costs 0.05 ms a passage of 650 characters,
@@ -265,7 +268,7 @@ class Passages(Sequence[ReadPassage]):
         def made(missing: list[int]) -> list[tuple[Pieces]]:
             return [(split(each.text),) for each in self._passages(missing)]
 
-        return self._pieces.lists_of(rows, made, most=MOST_TOLD)[0]
+        return self._pieces.lists_of(rows, made, most=MOST_PREPARED)[0]
 
     def parts(self, rows: Ints, split: Split) -> tuple[Lists, Lists]:
         """The word pieces of the sentences of each passage that ask, and of those that tell; without the speaker's
@@ -278,7 +281,7 @@ class Passages(Sequence[ReadPassage]):
             both = (asks_and_tells(each.text) for each in self._passages(missing))
             return [(split(asks), split(tells)) for asks, tells in both]
 
-        asks, tells = self._parts.lists_of(rows, made, most=MOST_TOLD)
+        asks, tells = self._parts.lists_of(rows, made, most=MOST_PREPARED)
         return asks, tells
 
     def traits(self, rows: Ints) -> Floats:
@@ -288,7 +291,7 @@ class Passages(Sequence[ReadPassage]):
             texts = [each.text for each in self._passages(missing)]
             return [*map(traits, texts, count(texts))]
 
-        return self._traits.of(rows, made, most=MOST_TOLD)
+        return self._traits.of(rows, made, most=MOST_PREPARED)
 
     def _passages(self, rows: Sequence[int]) -> list[Passage]:
         """The passages at `rows`, from memory where they were read; others are read and not kept."""
@@ -300,29 +303,30 @@ class Passages(Sequence[ReadPassage]):
         ]
 
     @property
-    def untold(self) -> range:
-        """The rows that tell_ahead() has yet to come to: of the newest passages, half as many as MOST_TOLD."""
-        return range(max(self._told_to, len(self) - MOST_TOLD // 2), len(self))
+    def unprepared(self) -> range:
+        """The rows that prepare_ahead() has yet to come to: of the newest passages, half as many as MOST_PREPARED."""
+        return range(max(self._prepared_to, len(self) - MOST_PREPARED // 2), len(self))
 
-    def tell_ahead(self, most: int, split: Split | None = None) -> None:
-        """Prepare what questions look at of the next `most` of the `untold`; with `split` their word pieces, too."""
-        ahead = self.untold[:most]
+    def prepare_ahead(self, most: int, split: Split | None = None) -> None:
+        """Make the facets of the next `most` of the `unprepared` before a question asks for them; with `split` their
+        word pieces, too."""
+        ahead = self.unprepared[:most]
         rows = np.arange(ahead.start, ahead.stop)
-        self.told(rows)
+        self.facets(rows)
         if split is not None:
             self.pieces(rows, split)
-        self._told_to = max(self._told_to, ahead.stop)
+        self._prepared_to = max(self._prepared_to, ahead.stop)
 
     @property
-    def told_count(self) -> int:
-        """Of how many passages what questions look at is in memory."""
-        return len(self._told)
+    def facets_count(self) -> int:
+        """How many passages have their facets in memory."""
+        return len(self._facets)
 
-    def forget_told(self) -> None:
-        """Let go of what questions look at: it is made anew when it is asked for."""
-        for kept in (self._told, self._pieces, self._parts, self._traits):
+    def forget_prepared(self) -> None:
+        """Let go of facets, word pieces and traits: they are made anew when they are asked for."""
+        for kept in (self._facets, self._pieces, self._parts, self._traits):
             kept.clear()
-        self._common, self._told_to = Common(), 0
+        self._common, self._prepared_to = Common(), 0
 
     def read(self, rows: Iterable[int]) -> None:
         """Read all of `rows` at once: a tenth of what it costs to read them one by one."""
@@ -343,7 +347,7 @@ class Passages(Sequence[ReadPassage]):
         return len(self._read)
 
     def let_go(self) -> None:
-        """Let go of all passages: they are read anew when they are looked at. What questions look at stays."""
+        """Let go of all texts: they are read anew when they are looked at. Facets, word pieces and traits stay."""
         self._read = {}
 
     def _make_room(self, wanted: set[int], more: int) -> None:

@@ -20,7 +20,7 @@ class Late(Exception):
     """The deadline came before the text was read."""
 
 
-def _never() -> bool:
+def never() -> bool:
     return False
 
 
@@ -57,7 +57,7 @@ class Present:
     megabyte. Raises Late where a long text is to be prepared after the deadline.
     """
 
-    def __init__(self, text: str, late: Callable[[], bool] = _never) -> None:
+    def __init__(self, text: str, late: Callable[[], bool] = never) -> None:
         """text: white space collapsed, but for line breaks. late: has the deadline come?"""
         self.text = text.replace("\n", " ")
         self._late = late

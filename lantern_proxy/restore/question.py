@@ -180,7 +180,7 @@ def as_asked(question: Question, text: str, scope: Scope) -> Question:
     has: the C of "below C?" is no name then."""
     name = speaker_name(spoken(text))
     if name:
-        voices = scope.passages.told(np.arange(max(0, len(scope) - LOOK_AT_NAMES), len(scope))).voices
+        voices = scope.passages.facets(np.arange(max(0, len(scope) - LOOK_AT_NAMES), len(scope))).voices
         names = [voice.name for voice in voices.values]
         if name in names and named(names, [voice.speaker for voice in voices.values], voices.counts.tolist()):
             question = without_speaker(question, text)

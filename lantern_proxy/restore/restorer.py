@@ -90,7 +90,7 @@ class Restorer:
         with self._scope(ask) as scope:
             if scope is None or not len(scope):
                 return None
-            self._scopes.tell(scope, self._split())
+            self._scopes.prepare(scope, self._split())
             question = as_asked(question, ask.question, scope)
             if not question.terms:
                 return None
@@ -124,8 +124,8 @@ class Restorer:
 
     def warm(self, tenant: str, project: str, session: str, *, wait: bool = False) -> None:
         """Open the index that a restore of this session will use, about 10 us a passage, and read the passages that a
-        loss block would look at first, sentence by sentence; without a deadline. What questions ask of all others is
-        then told in the background, 0.2 ms a passage and three times as long at rest.
+        loss block would look at first, sentence by sentence; without a deadline. What questions compare all passages by
+        is then made in the background, 0.2 ms a passage and three times as long at rest.
 
         Call it from a worker thread when a compaction is near, so that the first block need not wait for it. The scope
         is free for a restore every few milliseconds.
@@ -139,9 +139,9 @@ class Restorer:
         split = self._split()
         with self._scope(ask) as scope:
             asks = scope is not None and self._config.restore.recipe == "default"
-            telling = self._scopes.tell(scope, split, least=1) if scope is not None and asks else None
-        if wait and telling is not None:
-            telling.join()
+            preparing = self._scopes.prepare(scope, split, least=1) if scope is not None and asks else None
+        if wait and preparing is not None:
+            preparing.join()
 
     def _split(self) -> Split | None:
         """How texts are split where words are compared by the shipped table."""
@@ -155,7 +155,7 @@ class Restorer:
                 rows = [] if scope is None else scope.richest(math.inf)[at : at + WARM].tolist()
                 if scope is None or not rows:
                     return
-                left -= scope.prepare(rows)
+                left -= scope.read_for_loss(rows)
                 contexts = Contexts(scope)
                 contexts.read_around(rows)
                 for row in rows:

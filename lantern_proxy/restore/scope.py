@@ -24,7 +24,7 @@ from lantern_proxy.bm25.file import Snapshot
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore import snapshots, superseded
 from lantern_proxy.restore.kept import Kept
-from lantern_proxy.restore.passages import MOST_TOLD, STEP, Passages
+from lantern_proxy.restore.passages import MOST_PREPARED, STEP, Passages
 from lantern_proxy.restore.richest import Richest
 from lantern_proxy.signals.late import DIM, Tokens
 
@@ -79,8 +79,8 @@ class Scope:
         """time.monotonic() value of the last use."""
         self.opening = False
         """Is a background thread at work opening it?"""
-        self.telling: threading.Thread | None = None
-        """The background thread that prepares what questions look at (Passages.tell_ahead), while it runs."""
+        self.preparing: threading.Thread | None = None
+        """The background thread that is at Passages.prepare_ahead(), while it runs."""
         self.kept = 0
         """Passages in the snapshot that lies beside the archive."""
         self._sessions: dict[str, int] = {}
@@ -281,7 +281,7 @@ class Scope:
         """(n,) seconds since each passage was said."""
         return now - np.array(self._times, np.float64)
 
-    def prepare(self, rows: Sequence[int]) -> int:
+    def read_for_loss(self, rows: Sequence[int]) -> int:
         """Read the passages at `rows` and compute what a loss block needs of them; returns how many characters they
         have. Hold the lock."""
         self.passages.read(rows)
@@ -373,7 +373,7 @@ class Scope:
             each = ([*map(idf, read.words)] for read in self.passages.of(missing))
             return [(math.fsum(own), max(own, default=0.0), len(own)) for own in each]  # fsum: the same in any order
 
-        return self._weighed.of(rows, made, most=MOST_TOLD)
+        return self._weighed.of(rows, made, most=MOST_PREPARED)
 
     def richest(self, deadline: float) -> Ints:
         """(n,) all rows, those first that hold most specific terms for their length. Hold the lock."""

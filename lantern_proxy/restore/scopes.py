@@ -1,11 +1,12 @@
 """The scopes that are held open, of all tenants together: found, opened in the background, kept beside the archive."""
 
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock, Thread
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.restore import snapshots
@@ -19,12 +20,12 @@ MAX_PASSAGES, MAX_SCOPES = 500_000, 64
 MAX_READ = 10_000
 """Most passages that stay in memory with their text and what was computed from it, 4 KB each. Those of the scope in use
 do not count."""
-MAX_TOLD = 20_000
-"""Most passages of which what questions look at stays in memory, 600 to 1,200 bytes each. Those of the scope in use do
-not count."""
-TELL_FROM, TELL, TELL_SHARE = 32, 8, 0.25
-"""What questions look at is prepared in the background: from so many unprepared passages on, so many at a time (about a
-millisecond), and for this share of the time."""
+MAX_PREPARED = 20_000
+"""Most passages whose facets, word pieces and traits stay in memory, 600 to 1,200 bytes each. Those of the scope in use
+do not count."""
+PREPARE_FROM, PREPARE_STEP, PREPARE_SHARE = 32, 8, 0.25
+"""Facets are made in the background: from so many unprepared passages on, so many at a time (about a millisecond), and
+for this share of the time."""
 
 log = logging.getLogger("lantern.restore")
 
@@ -34,7 +35,7 @@ class Scopes:
     """The open scopes, least recently used first. Thread-safe."""
 
     _open: OrderedDict[Key, Scope] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Lock = field(default_factory=Lock)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -63,18 +64,19 @@ class Scopes:
         """Open the rest of a scope in the background, and keep a snapshot of it. Its lock must be held."""
         if not scope.opening:
             scope.opening = True
-            threading.Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
+            Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
 
-    def tell(self, scope: Scope, split: Split | None = None, *, least: int = TELL_FROM) -> threading.Thread | None:
-        """Prepare in the background what questions look at of a scope's passages, and return the thread that does it;
-        None where it does not run, since fewer than `least` passages are unprepared. The scope's lock must be held.
+    def prepare(self, scope: Scope, split: Split | None = None, *, least: int = PREPARE_FROM) -> Thread | None:
+        """Make the facets of a scope's passages in the background, and return the thread that does it; None where it
+        does not run, since fewer than `least` passages are unprepared. The scope's lock must be held.
 
         split: as in Passages.pieces; None where words are not compared by the shipped table
         """
-        if scope.telling is None and len(scope.passages.untold) >= least:
-            scope.telling = threading.Thread(target=_tell_rest, args=(scope, split), name="lantern-tell", daemon=True)
-            scope.telling.start()
-        return scope.telling
+        if scope.preparing is None and len(scope.passages.unprepared) >= least:
+            work, name = partial(_prepare_rest, scope, split), "lantern-prepare"
+            scope.preparing = Thread(target=work, name=name, daemon=True)
+            scope.preparing.start()
+        return scope.preparing
 
     def keep(self, archive: Archive) -> None:
         """Write a snapshot of every open scope that has grown since the last one."""
@@ -122,7 +124,7 @@ class Scopes:
                 return
             self._drop(oldest)
         self._let_go_beyond(MAX_READ, keep)
-        self._forget_beyond(MAX_TOLD, keep)
+        self._forget_beyond(MAX_PREPARED, keep)
 
     def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
         """Let go of texts of passages until `most` are in memory, those of the scopes used longest ago first. Scopes
@@ -130,8 +132,8 @@ class Scopes:
         self._free(most, keep, lambda passages: passages.read_count, Passages.let_go)
 
     def _forget_beyond(self, most: int, keep: Key) -> None:
-        """Likewise for what questions look at of passages."""
-        self._free(most, keep, lambda passages: passages.told_count, Passages.forget_told)
+        """Likewise for facets, word pieces and traits."""
+        self._free(most, keep, lambda passages: passages.facets_count, Passages.forget_prepared)
 
     def _free(
         self, most: int, keep: Key | None, count: Callable[[Passages], int], free: Callable[[Passages], None]
@@ -179,7 +181,7 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
         log.debug("scope of %d passages is not open yet: %s", len(scope), error)
 
 
-def _tell_rest(scope: Scope, split: Split | None) -> None:
+def _prepare_rest(scope: Scope, split: Split | None) -> None:
     """Runs in the background: prepares a few passages at a time, and rests most of the time, since its work holds up
     all other threads."""
     try:
@@ -187,16 +189,16 @@ def _tell_rest(scope: Scope, split: Split | None) -> None:
             scope.lock.acquire()
             begun = time.monotonic()
             try:
-                if scope.closed or not scope.passages.untold:
-                    scope.telling = None
+                if scope.closed or not scope.passages.unprepared:
+                    scope.preparing = None
                     return
-                scope.passages.tell_ahead(TELL, split)
+                scope.passages.prepare_ahead(PREPARE_STEP, split)
             finally:
                 scope.release()
-            time.sleep((time.monotonic() - begun) * (1 / TELL_SHARE - 1))
-    except Exception as error:  # this thread has no caller; the next restore tells what it needs, and what is wrong
-        scope.telling = None
-        log.debug("not all is told of a scope of %d passages: %s", len(scope), error)
+            time.sleep((time.monotonic() - begun) * (1 / PREPARE_SHARE - 1))
+    except Exception as error:  # this thread has no caller; the next restore makes what it needs, or tells why not
+        scope.preparing = None
+        log.debug("not all of a scope of %d passages is prepared: %s", len(scope), error)
 
 
 def keep(scope: Scope, archive: Archive) -> bool:

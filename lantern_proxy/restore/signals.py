@@ -325,7 +325,7 @@ def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
 def _days(fusion: _Fusion, rows: Ints, now: float) -> Floats | None:
     """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond `rows`. None: the
     question names no day."""
-    near = nearness(lambda: fusion.scope.passages.told(rows), fusion.question.text, now)
+    near = nearness(lambda: fusion.scope.passages.facets(rows), fusion.question.text, now)
     if near is None:
         return None
     scores = np.zeros(len(fusion.scope))
@@ -341,7 +341,7 @@ def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user"
     rows = among_best(fusion.total, POOL)
-    voices = scope.passages.told(rows).voices
+    voices = scope.passages.facets(rows).voices
     speakers = [voice.speaker for voice in voices.values]
     names = [voice.name for voice in voices.values] if _named(voices) else [""] * len(speakers)
     scores = np.zeros(len(scope))
@@ -355,7 +355,7 @@ def _form(fusion: _Fusion, rows: Ints) -> Floats:
     """(n,) how well the form of each passage fits an answer; for all but those at `rows` the lowest value among
     these."""
     scope = fusion.scope
-    told = scope.passages.told(rows)
+    told = scope.passages.facets(rows)
     people = all(voice.speaker in ("user", CLIENT) for voice in told.voices.values) and _named(told.voices)
     answers = _answers(scope, rows) if people else None
     worth = fits(fusion.question.text, told.forms, answers=answers)
@@ -374,7 +374,7 @@ def _answers(scope: Scope, rows: Ints) -> Floats:
     before = scope.beside(rows, -1)
     there = before >= 0
     found = np.zeros(len(rows))
-    found[there] = scope.passages.told(before[there]).forms[:, _ENDS_ASKING]
+    found[there] = scope.passages.facets(before[there]).forms[:, _ENDS_ASKING]
     return found
 
 
@@ -385,7 +385,7 @@ def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     """(n,) share of the question's terms among a passage's tags and tools; 0 beyond the POOL best by words."""
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]] if len(matched) > POOL else matched
-    tags = scope.passages.told(rows).tags  # often little else than the names of speakers
+    tags = scope.passages.facets(rows).tags  # often little else than the names of speakers
     scores = np.zeros(len(scope))
     scores[rows] = tags.each(keywords(question.terms, tags.values))
     return scores

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from lantern_proxy.analyze import ends_asking, sentences
 from lantern_proxy.restore.compared import CHANGE_STEMS, CUE, OWN, UNITS, Compared, Value, compared
-from lantern_proxy.restore.cover import never
+from lantern_proxy.restore.present import never
 
 MOST_CHARS, HELD_CHARS, MOST_RIVALS, MOST_ALIKE = 400, 6_000, 400, 40
 """Most characters of a sentence that is read, and of the question. Most earlier statements that one is compared with,
