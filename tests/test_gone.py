@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_archive import block, record, sqlite3
+from test_archive import MINE, block, passage, record, sqlite3
 
-from lantern_proxy.archive import Archive, ForgetRule, PruneRule
+from lantern_proxy.archive import Archive, ForgetRule, PruneRule, Record
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Placed
@@ -113,3 +113,22 @@ def test_vacuum_takes_what_an_earlier_release_left_in_the_file(archive: Archive)
     assert found(folder, vectors)["lantern.db"] == set(TENANTS) - set(GOING)
     with Archive(archive.path) as again:
         assert all(finding.ok for finding in again.check())
+
+
+def test_a_vector_whose_passage_was_reworded_or_replaced_is_overwritten(archive: Archive) -> None:
+    """Not every sqlite-vec does so by itself: 0.1.6 leaves a deleted vector in its place."""
+
+    def summary(text: str) -> Record:
+        return record(0, session="s", passages=(passage(0, text, "s", unit="turn"), passage(0, "said", "s")))
+
+    [(turn, said)] = archive.write([summary("a turn")])
+    rows = [(MINE, "s", one.id, np.full(8, one.id, np.float32)) for one in (turn, said)]
+    archive.add_vectors("model", 8, rows)
+    statements: list[str] = []
+    with archive.writing() as db:
+        db.conn.set_trace_callback(statements.append)
+    archive.of(MINE).edit(replace(said, text="said otherwise"), now=1.0)
+    archive.write([summary("a longer turn")])
+    overwrite, delete = "UPDATE vectors SET", "DELETE FROM vectors WHERE"
+    done = [start for each in statements for start in (overwrite, delete) if each.startswith(start)]
+    assert done == [overwrite, delete] * 2

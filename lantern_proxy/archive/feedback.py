@@ -18,7 +18,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.reads import Reads
 from lantern_proxy.archive.rows import PASSAGE, dumps, exact, lines, name, texts, to_passage, unlines
-from lantern_proxy.archive.vectors import embedding_model
+from lantern_proxy.archive.vectors import embedding_model, remove
 from lantern_proxy.turn import Passage, fingerprint
 
 Verdict = Literal["useful", "wrong", "outdated"]
@@ -157,7 +157,7 @@ class Feedback(Reads):
         db.conn.execute(_REWORD, (exact(corrected.text), tags, terms, self.tenant, id_))
         if self._vectors:
             if embedding_model(db):
-                db.conn.execute("DELETE FROM vectors WHERE passage_id = ?", (id_,))
+                remove(db, [id_])
             db.conn.execute("UPDATE passages SET embedded = 0 WHERE tenant = ? AND id = ?", (self.tenant, id_))
 
     def history(self, passage_id: int) -> list[Edit]:

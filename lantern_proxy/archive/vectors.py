@@ -94,7 +94,10 @@ def add(db: Database, packed: Sequence[Packed]) -> int:
 
 
 def remove(db: Database, ids: Iterable[int]) -> int:
-    """Remove vectors of passages; how many there were. vec0 only marks them as free, so each is overwritten first."""
+    """Remove vectors of passages; how many there were.
+
+    Each is overwritten first: sqlite-vec before 0.1.7 only marks its place as free.
+    """
     rows = db.conn.execute(_EMBEDDINGS, (json_ids(ids),)).fetchall()
     zeros = [(bytes(len(embedding)), id_) for embedding, id_ in rows]
     db.conn.executemany("UPDATE vectors SET embedding = ? WHERE passage_id = ?", zeros)

@@ -27,7 +27,7 @@ from lantern_proxy.archive.rows import (
 )
 from lantern_proxy.archive.scope import newest
 from lantern_proxy.archive.values import Record
-from lantern_proxy.archive.vectors import embedding_model
+from lantern_proxy.archive.vectors import embedding_model, remove
 from lantern_proxy.turn import Block, Filed, Passage, fingerprint
 
 T = TypeVar("T")
@@ -213,7 +213,7 @@ def _take_over(db: Database, tenant: str, known: Sequence[Any], passage: Passage
     """Remove what the turn had before; what was learned of it goes on with its heir."""
     id_, _, confidence, success, accesses, accessed_at = known
     if vectors and embedding_model(db):
-        db.conn.execute("DELETE FROM vectors WHERE passage_id = ?", (id_,))
+        remove(db, [id_])
     db.conn.execute("DELETE FROM passages WHERE tenant = ? AND id = ?", (tenant, id_))
     return replace(passage, confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at)
 
