@@ -29,7 +29,7 @@ from lantern_proxy.archive.feedback import Edit, Marked
 from lantern_proxy.archive.file import ArchiveError, secret_of
 from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
-from lantern_proxy.archive.prune import Advance, is_unwiped, paced, shares, told_at, wipe
+from lantern_proxy.archive.prune import Advance, is_unwiped, paced, said_at, shares, wipe
 from lantern_proxy.archive.raw import occurrences
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
@@ -283,7 +283,7 @@ class Archive:
             count = db.execute("SELECT count(*) FROM messages").fetchone()[0]
             at = min(count - 1, int(count * share) + 1)
             row = db.execute(
-                f"SELECT {told_at('messages')} AS at FROM messages ORDER BY at LIMIT 1 OFFSET ?", (at,)
+                f"SELECT {said_at('messages')} AS at FROM messages ORDER BY at LIMIT 1 OFFSET ?", (at,)
             ).fetchone()
         return float(row[0]) if count and row else None
 

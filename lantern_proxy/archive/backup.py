@@ -21,7 +21,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.file import (
     WAL_PAGES_WAITED,
     ArchiveError,
-    Telling,
+    ArchiveErrors,
     companions,
     connect,
     is_shut,
@@ -66,7 +66,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     The copy is checked before it gets its name. Raises ArchiveError.
     """
     refuse_strange_log(path)
-    with Telling(path), _appearing(target) as made, contextlib.closing(_open(path, "ro", key)) as source:
+    with ArchiveErrors(path), _appearing(target) as made, contextlib.closing(_open(path, "ro", key)) as source:
         refuse_strangers(source, path)
         refuse_empty(source, path)
         secret_of(source, path)
@@ -93,10 +93,10 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     refuse_strange_log(path)
     with (
         _appearing(target) as made,
-        Telling(path),
+        ArchiveErrors(path),
         _whole(path, made) as readable,
         contextlib.closing(_open(readable, "ro", key)) as source,
-        Telling(made),
+        ArchiveErrors(made),
         contextlib.closing(_open(made, "rw", key, vectors=True)) as copy,
     ):
         with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too

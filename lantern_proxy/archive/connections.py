@@ -15,8 +15,8 @@ from lantern_proxy.archive.file import (
     WAL_PAGES,
     WAL_PAGES_WAITED,
     ArchiveError,
+    ArchiveErrors,
     OlderError,
-    Telling,
     connect,
     is_shut,
     is_unopened,
@@ -74,15 +74,15 @@ class Connections:
         self._behind_since = 0.0
         self._page_bytes = 0
         self._unreached: dict[int, bytes] = {}
-        """Pages -> the head of that many-th of the log, when it was one of an earlier round."""
+        """Number of a page in the log -> the header that _is_long() last read there, of an earlier round of the log."""
         self._log: int | None = None
-        """The write-ahead log, held open: so it is told of every write that failed since, whoever asked for it."""
+        """The write-ahead log, held open: fsync then reports every write that failed since, whoever asked for it."""
         self._is_doubtful = False
-        """Did one fail? Linux takes what it could not write for written, and says so when asked again."""
+        """Did an fsync fail? Linux takes what it could not write for written, and the next fsync succeeds."""
         self._syncing = threading.RLock()
-        """Taken before `_lock`: the log is not closed under who brings it to the disk."""
+        """Taken before `_lock`. Who brings the log to the disk holds it, so that the log is not closed meanwhile."""
         refuse_strange_log(path)
-        with Telling(path):
+        with ArchiveErrors(path):
             self.lacking = self._open()
         self._inode, self._where = path.stat().st_ino, os.fspath(path)
 
@@ -127,7 +127,7 @@ class Connections:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Database]:
         """This thread's reader. It stays open to the end of the block, even when the archive is closed meanwhile."""
-        with Telling(self.path):
+        with ArchiveErrors(self.path):
             reader = self._reader()
             try:
                 yield reader.db
@@ -168,7 +168,7 @@ class Connections:
                may undo all of it, but nothing that was on disk before
         turns: answers wait for it, and for the disk only with "full"; else `sync` must be called soon
         """
-        with self._lock, Telling(self.path):
+        with self._lock, ArchiveErrors(self.path):
             db = self._ready_writer()
             full = not again and (self._full or not turns)
             self._set_commits(db, full)
@@ -198,13 +198,13 @@ class Connections:
                     raise
 
     def _set_commits(self, db: Database, full: bool) -> None:
-        """Not to be called within a transaction."""
+        """Let commits wait for the disk, or not. Not to be called within a transaction."""
         if full != self._waits:
             db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             self._waits = full
 
     def _is_long(self, pages: int) -> bool:
-        """Does the log hold so many pages since it was begun anew? Then that many-th bears its salt."""
+        """Does the log hold `pages` pages since it was begun anew? Then the header of the last of them has its salt."""
         frame = self._read_log(32 + (pages - 1) * (24 + self._page_bytes), 24)
         if frame == self._unreached.get(pages, b""):
             return False
@@ -233,7 +233,7 @@ class Connections:
             self._execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _execute(self, pragma: str) -> list[Any]:
-        with self._lock, Telling(self.path):
+        with self._lock, ArchiveErrors(self.path):
             return self._ready_writer().execute(pragma).fetchall()
 
     @property
@@ -249,7 +249,7 @@ class Connections:
                 self._sync_log()
 
     def _sync_log(self) -> None:
-        """Inside `_syncing`."""
+        """Bring the log to the disk; the caller holds `_syncing`. Raises ArchiveError."""
         since, self._behind_since = self._behind_since or time.monotonic(), 0.0
         if self._log is None:
             return
@@ -267,8 +267,9 @@ class Connections:
             ) from error
 
     def _write_again(self, log: int) -> None:
-        """The same bytes in the same places, so that they count as unwritten. Nobody begins the log anew meanwhile."""
-        with self._lock, Telling(self.path):
+        """Write the same bytes to the same places, so that the next fsync brings them to the disk. A transaction keeps
+        others from beginning the log anew meanwhile."""
+        with self._lock, ArchiveErrors(self.path):
             db = self._ready_writer()
             self._begin(db)
             try:
@@ -288,7 +289,7 @@ class Connections:
         until = time.monotonic() + (self._busy_s if wait_s is None else wait_s)
         with self._syncing:
             self._sync_log()
-        with Telling(self.path), self.apart() as db:
+        with ArchiveErrors(self.path), self.apart() as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         while self._execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
             if time.monotonic() > until:

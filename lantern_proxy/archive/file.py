@@ -73,7 +73,7 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
 )
 
 
-def told(path: Path, error: Exception) -> ArchiveError:
+def archive_error(path: Path, error: Exception) -> ArchiveError:
     """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
     code = getattr(error, "sqlite_errorname", "") or ""
     if code == "SQLITE_NOTADB" and is_plain(path):
@@ -92,8 +92,8 @@ def spoils_all(error: Exception) -> bool:
 
 
 @dataclass(slots=True)
-class Telling:
-    """SQLite's errors inside the block leave it as ArchiveError.
+class ArchiveErrors:
+    """`with ArchiveErrors(path):` SQLite's errors inside the block leave it as ArchiveError.
 
     A class, since every write enters two, and a generator costs several times as much.
     """
@@ -105,7 +105,7 @@ class Telling:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None and isinstance(error, sqlite_faults()):
-            raise told(self.path, error) from error
+            raise archive_error(self.path, error) from error
 
 
 def make(path: Path) -> None:
@@ -187,7 +187,7 @@ def encrypt(path: Path, key: str) -> None:
     beside = path.with_name(path.name + ".encrypting")
     beside.unlink(missing_ok=True)
     os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    with Telling(path):
+    with ArchiveErrors(path):
         conn = _library(key).connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         try:
             _load_vec(conn)
@@ -265,7 +265,7 @@ def _migrate(db: Database) -> None:
 
 
 def secret_of(db: Database, path: Path) -> bytes:
-    """What tenants are named under. ArchiveError when it is damaged: nobody's key would find its own any more."""
+    """The key under which tenants are named. ArchiveError when it is damaged: no credential would find its tenant."""
     with contextlib.suppress(TypeError, ValueError):
         return bytes.fromhex(db.execute(_SECRET).fetchone()[0])
     raise ArchiveError(

@@ -184,6 +184,7 @@ def begin_forgetting(db: Database, marks: Marks, tenant: str, rule: ForgetRule, 
 
 
 def _begun(marks: Marks, tenant: str, kind: str, what: str) -> str:
+    """Name of the setting that says when a tenant, project or session was last forgotten."""
     return f"forgotten {marks.of('begun', tenant, kind, what).hex()}"
 
 
@@ -219,7 +220,7 @@ def keep_out(db: Database, tenant: str, marks: Iterable[bytes]) -> None:
 
 
 def _quotes_forgotten(db: Database, tenant: str, marks: Marks, block: Block) -> bool:
-    """Was something of it forgotten while its request was under way, or since it was exported?"""
+    """Does the block quote what was forgotten, while its request was under way or since it was exported?"""
     quoted = [placed.passage for placed in block.restored.placed]
     return any(_any_marked(db, tenant, (marks.of("text", fingerprint(p.text)), marks.key(p.message))) for p in quoted)
 
@@ -240,7 +241,7 @@ def _any_marked(db: Database, tenant: str, marks: Iterable[bytes]) -> bool:
 
 
 def present(db: Database, receipt: Receipt, marks: Marks) -> int:
-    """Rows of the archive that the receipt lists."""
+    """How many rows of the archive the receipt lists."""
     listed, tenant = set(receipt.marks), receipt.tenant
     found = 0
     for kind, sql in (

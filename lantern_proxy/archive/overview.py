@@ -151,7 +151,7 @@ class Summaries(Reads):
     """The part of TenantArchive that sums up."""
 
     def overview(self, since: float, now: float, buckets: int = 48) -> Overview:
-        """since: Unix seconds; 0 begins with the first request"""
+        """Sums of the tenant's requests, by about so many `buckets`. since: Unix seconds; 0: from the first request"""
         with self._connections.reading() as db:
             execute = db.conn.execute
             if since <= 0:
@@ -183,6 +183,7 @@ class Summaries(Reads):
         return {id_: Counts(requests=requests, losses=losses, blocks=blocks) for id_, requests, losses, blocks in rows}
 
     def timeline(self, session: str, limit: int = 2_000) -> Timeline:
+        """The newest `limit` requests of a session, and at most as many of the passages restored into it."""
         values = (self.tenant, name(session), limit)
         with self._connections.reading() as db:
             steps = db.conn.execute(_STEPS, values).fetchall()

@@ -21,7 +21,7 @@ from lantern_proxy.archive.vectors import remove
 
 T = TypeVar("T")
 Advance = Callable[[int], None]
-"""Told how much further the work is."""
+"""Called with how many rows or pages were done since the last call."""
 
 ROWS = 200
 """Most rows that one transaction removes: about 20 ms, or what one session has."""
@@ -61,11 +61,11 @@ class _Part:
     where: str
     values: Sequence[float | str]
     left: str = ""
-    """More of the condition, that need not be asked again when the rows are known."""
+    """More of the condition, for finding the rows only: it is not asked again when they are deleted."""
     left_values: Sequence[float | str] = ()
 
 
-def told_at(table: str) -> str:
+def said_at(table: str) -> str:
     """SQL for when a row of messages or passages was said; what has no time (created_at 0) counts from when its session
     was first archived, so that no rule takes it for the oldest of all."""
     session = f"SELECT s.created_at FROM sessions s WHERE s.tenant = {table}.tenant AND s.id = {table}.session"
@@ -148,8 +148,8 @@ def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _
     for some in shares(orphans):
         with briefly(connections) as db:
             remove(db, some)
-    _again(connections, lambda db, n: _merge(db, _PAGES if n else -_PAGES), advance)
-    _again(connections, _shrink, advance)
+    _in_steps(connections, lambda db, n: _merge(db, _PAGES if n else -_PAGES), advance)
+    _in_steps(connections, _shrink, advance)
     emptied = connections.empty_log(_LOG_WAIT_S)
     if emptied:
         with briefly(connections) as db:
@@ -164,18 +164,20 @@ def is_unwiped(db: Database) -> bool:
 
 
 def _merge(db: Database, pages: int) -> bool:
+    """Merge so many pages of the full-text index; is there more? FTS5 makes fewer than 2 changes when there is not."""
     before = db.conn.total_changes
     db.execute("INSERT INTO passages_fts (passages_fts, rank) VALUES ('merge', ?)", [pages])
     return db.conn.total_changes - before >= 2
 
 
 def _shrink(db: Database, _: int) -> bool:
+    """Give free pages of the file back; are there more?"""
     db.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
     return bool(db.execute("PRAGMA freelist_count").fetchone()[0])
 
 
-def _again(connections: Connections, step: Callable[[Database, int], bool], advance: Advance) -> None:
-    """Each step in a transaction of its own, until one says that it was the last."""
+def _in_steps(connections: Connections, step: Callable[[Database, int], bool], advance: Advance) -> None:
+    """Call `step` with 0, 1, 2 ..., each in a transaction of its own, until it says that there is no more to do."""
     n, more = 0, True
     while more:
         with briefly(connections) as db:
@@ -214,7 +216,7 @@ def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
     cutoff = None if rule.older_than_s is None else now - rule.older_than_s
     session = None if rule.session is None else name(rule.session)
     where, values = _where(
-        tenant, (f"{told_at('passages')} <", cutoff), ("confidence <", rule.below_confidence), ("session =", session)
+        tenant, (f"{said_at('passages')} <", cutoff), ("confidence <", rule.below_confidence), ("session =", session)
     )
     passages = _Part("passages", _SIZE, f"{where} AND NOT {PINNED}", values)
     if rule.below_confidence is None:
@@ -222,7 +224,7 @@ def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
     yield passages
     if rule.below_confidence is not None:
         return
-    where, values = _where(tenant, (f"{told_at('messages')} <", cutoff), ("session =", session))
+    where, values = _where(tenant, (f"{said_at('messages')} <", cutoff), ("session =", session))
     size = f"{_SIZE} + length(CAST(raw AS BLOB))"
     yield _Part("messages", size, where, values, f" AND {_NO_PASSAGE}", (tenant, tenant))
     where, values = _where(tenant, ("at <", cutoff), ("session =", session))

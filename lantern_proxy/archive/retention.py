@@ -36,11 +36,13 @@ class Keep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """So long after the last round that the clock may be wrong, if nothing was off so long. Nothing goes by its age."""
+    """A round of retention so long after the last one that the clock may be wrong, if the machine was not off so long.
+    Nothing is removed by its age then."""
 
     at: float
-    """By that clock."""
+    """When, by the clock that leapt: Unix seconds."""
     by_s: float
+    """How far it leapt ahead."""
 
     def __str__(self) -> str:
         return (
@@ -50,9 +52,9 @@ class Leap:
 
 
 def leap(archive: Archive, *, now: float) -> Leap | None:
-    """That of the clock since the last round, or one of which it is not long ago.
+    """The leap of the clock since the last round, or one that it made less than _DOUBT_S ago; None: it is believed.
 
-    After a longer time the clock is believed, so that a round that comes once a month removes something, too.
+    It is, too, where the same time has passed again, so that a round that comes once a month removes something.
     """
     with archive.reading() as db:
         row = db.execute(_LAST).fetchone()

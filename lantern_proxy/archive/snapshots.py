@@ -21,6 +21,7 @@ _SUFFIX = ".index"
 
 
 def folder(archive: Path) -> Path:
+    """The folder of an archive's snapshots, whether it is there or not."""
     return Path(f"{archive}.bm25")
 
 

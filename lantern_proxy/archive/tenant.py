@@ -10,7 +10,7 @@ from lantern_proxy.archive.feedback import Feedback
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.ledger import Ledger
 from lantern_proxy.archive.overview import Summaries
-from lantern_proxy.archive.prune import Advance, prune, prune_dry, told_at, wipe
+from lantern_proxy.archive.prune import Advance, prune, prune_dry, said_at, wipe
 from lantern_proxy.archive.reads import given, json_ids
 from lantern_proxy.archive.rows import (
     HEAD,
@@ -133,7 +133,7 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
     # passages
 
     def passages(self, session: str | None = None, project: str | None = None, unit: str = "passage") -> list[Passage]:
-        """In order of id."""
+        """The passages of the tenant, of one session or one project, in order of id."""
         where, values = scoped("p.", session, project)
         sql = f"SELECT {PASSAGE} FROM passages p WHERE p.tenant = ? AND p.unit = ?{where} ORDER BY p.id"
         return [to_passage(row) for row in self._rows(sql, (self.tenant, unit, *values))]
@@ -228,7 +228,7 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
 
     def since_newest(self, count: int) -> float | None:
         """The time of the oldest of the newest `count` messages; None when there are no more than that."""
-        sql = f"SELECT {told_at('messages')} AS at FROM messages WHERE tenant = ? ORDER BY at DESC LIMIT 2 OFFSET ?"
+        sql = f"SELECT {said_at('messages')} AS at FROM messages WHERE tenant = ? ORDER BY at DESC LIMIT 2 OFFSET ?"
         rows = self._rows(sql, (self.tenant, max(0, count - 1)))
         return float(rows[0][0]) if len(rows) == 2 else None
 

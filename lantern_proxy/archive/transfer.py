@@ -37,7 +37,6 @@ from lantern_proxy.turn import (
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
 _ID = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ?"
 _LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
-_NUMBERS = "UPDATE passages SET confidence = ?, success = ?, accesses = ?, accessed_at = ? WHERE tenant = ? AND id = ?"
 
 Row = Mapping[str, Any]
 
@@ -121,12 +120,20 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
     ids = _ids(archive, tenant, passages)
     news = [(request, passed) for request, passed in held["request"] if request.id not in asked]
     for requests in shares(news[::-1]):
-        write([record(request, passed=tuple(_moved(each, ids) for each in passed)) for request, passed in requests])
+        write(
+            [
+                record(request, passed=tuple(_passed_renumbered(each, ids) for each in passed))
+                for request, passed in requests
+            ]
+        )
     for blocks in shares(held["block"], BLOCKS):
-        moved = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
-        write([record(None, blocks=(block,)) for block in moved])
+        renumbered = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
+        write([record(None, blocks=(block,)) for block in renumbered])
     _what_was_learned(archive, tenant, held, {old: new for old, new in ids.items() if old not in known}, now)
-    _update(archive, _LOST, [(request.lost, tenant, name(request.id)) for request, _ in news if request.lost])
+    lost = [(request.lost, tenant, name(request.id)) for request, _ in news if request.lost]
+    for some in shares(lost):
+        with paced(), archive.writing() as db:
+            db.conn.executemany(_LOST, some)
     if not (is_whole or forgotten):
         write([record(None, title=told.title)])
 
@@ -164,16 +171,10 @@ def _what_was_learned(
                 mine.feedback("", id_, passage.verdict, now=now)
             if passage.pinned:
                 mine.pin(id_, now=now)
-    numbers = [
-        (p.confidence, p.success, p.accesses, p.accessed_at, tenant, ids[p.id]) for p in last.values() if p.id in ids
-    ]
-    _update(archive, _NUMBERS, numbers)
-
-
-def _update(archive: Archive, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    for some in shares(rows):
-        with paced(), archive.writing() as db:
-            db.conn.executemany(sql, some)
+    numbers = [(ids[p.id], (p.confidence, p.success, p.accesses, p.accessed_at)) for p in last.values() if p.id in ids]
+    for some in shares(numbers):
+        with paced():
+            mine.reinforce(dict(some))
 
 
 def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, int]:
@@ -189,7 +190,7 @@ def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, in
 
 
 def _renumbered(restored: Restored, ids: Mapping[int, int]) -> Restored:
-    """A passage that is not here any more gets an id that no passage has."""
+    """`restored` with the ids that passages have here; 0, which none has, for one that is gone."""
     placed = tuple(
         dataclasses.replace(p, passage=dataclasses.replace(p.passage, id=ids.get(p.passage.id, 0)))
         for p in restored.placed
@@ -197,8 +198,8 @@ def _renumbered(restored: Restored, ids: Mapping[int, int]) -> Restored:
     return dataclasses.replace(restored, placed=placed)
 
 
-def _moved(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver:
-    """The same with the ids of here."""
+def _passed_renumbered(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver:
+    """`passed` with the ids that passages have here."""
     other = ids.get(passed.other, 0) if passed.reason in ("similar", "echo") else passed.other
     return dataclasses.replace(
         passed, passage=dataclasses.replace(passed.passage, id=ids.get(passed.passage.id, 0)), other=other

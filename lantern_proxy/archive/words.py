@@ -102,9 +102,9 @@ def _refuse_full_disk(connections: Connections) -> None:
 
 
 def complete(connections: Connections) -> None:
-    """Add what is lacking where the newest passage is.
+    """Add to the full-text index the passages that it lacks, where it lacks the newest one.
 
-    It is, where a process of an older release still wrote after this one had brought the schema up to date: releases
+    It does, where a process of an older release still wrote after this one had brought the schema up to date: releases
     before m008 rely on a trigger that m008 removed. What else the index can lack is for `lantern doctor` to tell.
     """
     with contextlib.suppress(ArchiveError):  # a damaged index keeps nobody from the archive

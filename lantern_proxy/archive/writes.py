@@ -117,16 +117,14 @@ def left_uncut(db: Database, limit: int) -> list[Uncut]:
 
 
 def cross_out(db: Database, cuts: Sequence[Uncut]) -> None:
-    """None of their messages is uncut from now on."""
+    """Note that none of their messages waits to be cut any more."""
     keys = [(name(cut.tenant), name(cut.session), name(filed.key)) for cut in cuts for filed in cut.messages]
     db.conn.executemany(CROSS_OUT, keys)
 
 
 def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[int]:
-    """File what messages were cut into, and cross them out; how many passages of each are new.
-
-    Those of messages that are not noted, or gone by now, are none.
-    """
+    """File what messages were cut into, and cross them out; for each, how many of its passages are new: none where its
+    messages are not noted as uncut, or are gone by now."""
     before, added = newest(db), []
     for cut, passages in cuts:
         rows = [from_passage(cut.tenant, cut.project, passage) for passage in passages]
@@ -141,7 +139,7 @@ def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> l
 
 
 def _correct(db: Database, tenant: str, project: str, passages: Sequence[Passage], before: int) -> None:
-    """Those of `passages` that are new, where their texts were corrected before."""
+    """Correct those of `passages` that are new, with ids above `before`, where their texts were corrected earlier."""
     for passage in passages:
         known = (tenant, name(passage.session), passage.unit, fingerprint(passage.text), before)
         for (id_,) in db.conn.execute(_FILED, known).fetchall():
@@ -171,7 +169,7 @@ def add_records(db: Database, records: Sequence[Record], *, vectors: bool) -> li
 
 
 def _add_rest(db: Database, tenant: str, session: str, record: Record, *, vectors: bool) -> tuple[Passage, ...]:
-    """What few records have."""
+    """The parts that few records have: bytes lost, passages, blocks. Returns the passages that are new."""
     if record.lost and record.request is not None:
         db.conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
     added = _add_passages(db, tenant, record.project, record.passages, vectors=vectors) if record.passages else []
@@ -232,7 +230,7 @@ def write_all(
     db: Database, things: Sequence[T], write: Callable[[Database, Sequence[T]], list[New]],
     leave_out: Callable[[Database, T, Exception], New],
 ) -> list[New]:  # fmt: skip
-    """What is new of each of `things`, in a transaction that has just begun. Raises what tells of a file at fault.
+    """What is new of each of `things`, in a transaction that has just begun. Raises SQLite's error of a file at fault.
 
     write:     writes some of them; returns what is new of each
     leave_out: what is done in place of writing one that cannot be stored
@@ -251,7 +249,7 @@ def _apart(
     db: Database, thing: T, write: Callable[[Database, Sequence[T]], list[New]],
     leave_out: Callable[[Database, T, Exception], New],
 ) -> New:  # fmt: skip
-    """Inside a savepoint of its own."""
+    """Write one thing, or leave it out, inside a savepoint: where it fails, the others stay."""
     db.conn.execute("SAVEPOINT apart")
     try:
         (added,) = write(db, [thing])
