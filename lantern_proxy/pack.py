@@ -48,6 +48,7 @@ _BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 MOST_SHARE, LEAST_SHARE_CHARS = 0.5, 300
 """Most of the room that one passage may take: of a longer one the best sentences go in, so that others fit too."""
 HEADER_CHARS = 14
+"""About what the header of an entry costs."""
 MOST_MISSES = 6
 """A block is full when this many passages in a row did not fit."""
 
@@ -72,12 +73,13 @@ def join(text: str, spans: Sequence[tuple[int, int]]) -> str:
     for n, (start, end) in enumerate(spans):
         if n:
             between = text[spans[n - 1][1] : start]
-            parts.append(between if not between.strip() else GAP if _WORD.search(between) else _line(between))
+            parts.append(between if not between.strip() else GAP if _WORD.search(between) else _of_rule(between))
         parts.append(text[start:end])
     return "".join(parts)
 
 
-def _line(signs: str) -> str:
+def _of_rule(signs: str) -> str:
+    """What stands for the signs of a table's rule."""
     return "\n" if "\n" in signs else GAP
 
 
@@ -232,8 +234,8 @@ def greedy(
 ) -> list[tuple[int, Choice]]:
     """(index of offer, what of it) in the order of choice: best score per character^power, less what is said already.
 
-    behind: filled with the offers that a lesser one went before, since they resemble a choice, and that then had no
-            room -> that choice
+    behind: filled with offers that found no room because a lesser one went before them -> the choice that they
+            resemble, for which it went before
     beside: passage -> offers that go in with it, if there is room, and count as its own
 
     Maximal marginal relevance over the logarithm of that, scaled to [0, 1], and the similarity to what is chosen.
@@ -282,6 +284,7 @@ class _Marginal:
         self._like: dict[int, int] = {}
         """Offer -> the chosen one that it resembles most."""
         self._pushed: dict[int, int] = {}
+        """Offers that had no room after a lesser one was chosen before them -> the choice that they resemble."""
         self._least = inf
         """Value of the least that is chosen."""
         self._gone = set[int]()

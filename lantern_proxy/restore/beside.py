@@ -106,8 +106,8 @@ class Beside:
     def _came_of(
         self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False
     ) -> list[int]:
-        """The row of the newest later message of the user that says something else of what is told at `row`, if any, in
-        front of others one with a value of the same unit; and that of the newest of the others, where it is short or
+        """Rows of later messages of the user that say something else of what is `told` at `row`, at most two: the
+        newest, but one with a value of the same unit before any other; and the newest of the rest, where it is short or
         has no other value ("The Skoda is sold.").
 
         What short messages belong to counts, too (restore/context.py), but not where people talk.
@@ -241,7 +241,7 @@ class Beside:
         return self.scope.passages[row].passage
 
     def _news_of(self, answers: Sequence[int], offer: pack.Offer) -> list[pack.Offer | None]:
-        """What came of the answers of a user."""
+        """What came later of those of `answers` that a user gave."""
         said = [row for row in answers if self._passage(row).speaker == "user"]
         rows = [other for row in said for other in self._came_of(row, self.scope.passages[row].flat, ())]
         made = [self._offer(other, offer.score, self._most(MOST_CHARS)) for other in rows]

@@ -360,8 +360,8 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
 
 
 def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:
-    """Which of the passage's lines the request lacks. Of a call, whose arguments may be written otherwise there, all
-    where its words are gone, else those with a specific term that is."""
+    """Which of the passage's lines the request lacks, by index. The arguments of a call may be written otherwise there:
+    of a call all lines where more than a tenth of its words are gone, else those with a specific term that is gone."""
     if passage.tools and passage.speaker != "tool":
         words = _WORD.findall(passage.text.lower())
         if sum(present.words(words)) < 0.9 * len(words):
@@ -373,6 +373,6 @@ def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, .
 
 
 def flat(text: str) -> str:
-    """`text` as the request's text is compared: canonical, in one line."""
+    """`text` in the form of Present.text: canonical, in one line. The same object where that is equal: kept once."""
     short = canonical(text)
     return text if short == text else short

@@ -56,8 +56,8 @@ def offers(
 
 
 def _later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, float]) -> str:
-    """A mark, where it says what is asked, and a later passage that a block shows as much of it with another value.
-    People talk of the same things for long."""
+    """The mark of an offer that says what is asked, where a later passage that a block shows says as much of it with
+    another value; else "". Not where people talk: they speak of the same things for long."""
     passage, least = offer.passage, coverage(mass, offer.terms)
     if not shown or least < SAYS_SO or name_chars(passage) or passage.speaker not in ("user", "assistant"):
         return ""
@@ -83,6 +83,7 @@ def _salience(candidate: Candidate, scope: Scope) -> float:
 
 
 def around(scope: Scope, row: int) -> Around:
+    """What stands around the passage at `row`, as far as it tells how likely that is to be asked for."""
     return Around(answers=_answers(scope, row), reports=_reports(scope, row))
 
 
@@ -112,8 +113,8 @@ def _answers(scope: Scope, row: int) -> bool:
 def _with_tables(
     candidate: Candidate, telling: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
-    """`telling`, and the header of each table of which a row is among it; all its rows where the header alone bears on
-    the question: "Which of them have a sauna?". A header goes in also where the request holds it, with other rows."""
+    """`telling`, and the header of each table of which it has a row; all its rows where only the header bears on the
+    question: "Which of them have a sauna?". A header goes in also where the request holds it, with other rows."""
     found = set(telling)
     for header, *rows in tables(candidate.passage, candidate.lines) if telling else ():
         if not bears.isdisjoint(rows) or header not in bears:
@@ -159,7 +160,8 @@ def _with_few_words(candidate: Candidate, shown: AbstractSet[int], lost: Sequenc
 def _offer(
     candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, Replaced]
 ) -> pack.Offer:
-    """Lost sentences without filler, weighed by what of the question they hold.
+    """What the packer may take of one candidate: its lost sentences without filler, weighed by what of the question
+    they hold.
 
     old: line -> what replaces it. Lines that are replaced whole are left out, or marked when there are no others.
     """

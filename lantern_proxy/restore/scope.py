@@ -102,6 +102,7 @@ class Scope:
         self._idf_of = 0
         """How many passages the scope had when `_idf` was begun."""
         self._weighed = Kept(3)
+        """What weighed() gives of each passage; cleared with `_idf`."""
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
         self._unembedded: dict[int, None] = {}
         self._seen = -1

@@ -144,7 +144,7 @@ class _Fusion:
 
 
 def _by_words(fusion: _Fusion, lexical: Floats) -> None:
-    """The signals that need neither vectors nor a ranking."""
+    """Add the signals that need neither vectors nor a ranking: `bm25`, `keywords`, `session`."""
     scope = fusion.scope
     fusion.add("bm25", _near(scope, lexical, SHARES))
     if lexical.any() and fusion.wants("keywords"):
@@ -154,6 +154,7 @@ def _by_words(fusion: _Fusion, lexical: Floats) -> None:
 
 
 def _said_by(fusion: _Fusion) -> None:
+    """Add the signal `speaker`, by the ranking so far."""
     if fusion.wants("speaker"):
         scores, worth = _speaker(fusion)
         fusion.add("speaker", scores, worth * spread(scores))
