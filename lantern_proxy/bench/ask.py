@@ -45,7 +45,7 @@ class Usage:
     tokens_written: int = 0
     usd: float | None = None
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "calls": self.calls,
             "from_cache": self.kept,

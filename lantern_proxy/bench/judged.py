@@ -181,7 +181,7 @@ def run(
         if arm != first:
             told["recipes"][arm][f"{first}_against_it"] = against(rows[first], rows[arm])
     models = dict.fromkeys(each for each in (trial.answering, trial.judge, extracting) if each is not None)
-    return told | {"usage": {each.name: each.usage.told() for each in models}}
+    return told | {"usage": {each.name: each.usage.as_json() for each in models}}
 
 
 def summary(rows: Sequence[Graded], *, judged: bool) -> dict[str, Any]:

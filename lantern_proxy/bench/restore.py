@@ -275,7 +275,7 @@ def command(
     if other:
         result["against"] = {"recipe": other} | against(tried[recipe], tried[other])
     if model is not None:
-        result["usage"] = {model.name: model.usage.told()}
+        result["usage"] = {model.name: model.usage.as_json()}
     click.echo(json.dumps(result) if as_json else table(result))
 
 

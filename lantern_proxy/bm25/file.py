@@ -100,14 +100,14 @@ def unpack(
         return None
     if zlib.crc32(memoryview(data)[start:end]) != crc:
         return None
-    told = _told(data[start:middle])
-    if told is None or (told["archive"], told["scope"]) != (archive, scope):
+    head = _head(data[start:middle])
+    if head is None or (head["archive"], head["scope"]) != (archive, scope):
         return None
     n = n_columns // _ROW
     codes = np.frombuffer(data, "<i4", n, middle).astype(np.int32)
     positions = np.frombuffer(data, "<i8", n, middle + 4 * n).astype(np.int64)
     sizes = np.frombuffer(data, "<i4", n, middle + 12 * n).astype(np.int32)
-    if n and (codes.min() < 0 or codes.max() >= len(told["sessions"])):
+    if n and (codes.min() < 0 or codes.max() >= len(head["sessions"])):
         return None
     index = _index(memoryview(data)[end:], n, let_go)
     if index is None:
@@ -117,19 +117,20 @@ def unpack(
         order = np.argsort(ids)
         ids, times = ids[order], times[order]
     return Snapshot(
-        archive, scope, index, tuple(told["sessions"]), codes, positions, sizes, told["last_edit"], ids, times
+        archive, scope, index, tuple(head["sessions"]), codes, positions, sizes, head["last_edit"], ids, times
     )
 
 
-def _told(head: bytes) -> dict[str, Any] | None:
+def _head(data: bytes) -> dict[str, Any] | None:
+    """The head of a snapshot, parsed; None where it lacks a member or has one of another kind."""
     try:
-        told = json.loads(head)
+        head = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    sessions = told.get("sessions") if isinstance(told, dict) else None
+    sessions = head.get("sessions") if isinstance(head, dict) else None
     fits = isinstance(sessions, list) and all(isinstance(name, str) for name in sessions)
-    fits = fits and type(told.get("last_edit")) is int and {"archive", "scope"} <= told.keys()
-    return told if fits else None
+    fits = fits and type(head.get("last_edit")) is int and {"archive", "scope"} <= head.keys()
+    return head if fits else None
 
 
 def _index(dumped: memoryview, n: int, let_go: Callable[[], None] | None) -> Index | None:

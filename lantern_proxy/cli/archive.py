@@ -265,8 +265,8 @@ def _tell_all(settings: Settings, report: "PruneReport", verb: str) -> None:
 
 
 def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
-    """The age beyond which passages go so that about `keep_mb` are left; the larger of it and `age_s`. Endless where no
-    more are there."""
+    """The age in seconds beyond which passages go so that about `keep_mb` are left, or `age_s` where that is more;
+    infinite where no more than `keep_mb` are there."""
     import math
     import time
 
@@ -279,7 +279,7 @@ def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
 
 
 def _confirm(path: Path, would: "Iterable[tuple[TenantArchive, PruneReport]]") -> None:
-    """Nobody is asked whether nothing may go."""
+    """Show what would go and ask for it; click.Abort for a no. Where nothing would go, nobody is asked."""
     some = [(owner, report) for owner, report in would if _removes_some(report)]
     for owner, report in some:
         click.echo(f"{owner.tenant}: {_amount(report)}", err=True)
@@ -300,7 +300,7 @@ def _amount(report: Any) -> str:
 
 
 def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["TenantArchive", Any]:
-    """The session whose id is `start` or, alone, begins with it."""
+    """(whose it is, the session) whose id is `start`, or else the only one whose id begins with it. ClickException."""
     owners = tenants(archive, tenant)
     exact = [(owner, row) for owner in owners if (row := owner.session(start))]
     found = exact or [(o, row) for o in owners for row in o.sessions(limit=-1) if row.id.startswith(start)]

@@ -81,7 +81,7 @@ def forget(
 
 
 def _remove(settings: Settings, archive: "Archive", would: Sequence["Receipt"], rule: "ForgetRule") -> None:
-    """From the archive, with the receipts of it."""
+    """Remove what `rule` names from the archive, of the tenants in `would`, and print their receipts."""
     import time
 
     if would:
@@ -107,7 +107,7 @@ def _confirm(would: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) 
 
 
 def _would(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:
-    """Receipts of those tenants that have something of it."""
+    """The receipts of a dry run, of those tenants that have something of what `rule` names."""
     import time
 
     owners = [each.id for each in archive.tenants() if tenant in (None, each.id)]
@@ -131,7 +131,7 @@ class _Copy:
 
 
 def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | None) -> _Copy:
-    """What a backup holds of it. Nothing is written."""
+    """What a backup holds of what `rule` names. Nothing is written."""
     from lantern_proxy.archive import Archive, ArchiveError
     from lantern_proxy.archive.backup import is_partial
     from lantern_proxy.archive.file import OlderError
@@ -150,7 +150,7 @@ def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | N
 
 
 def _forget_in(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: str | None) -> None:
-    """Take it out of a backup, and tell how much that was."""
+    """Remove what `rule` names from a backup, and tell how much that was; a fault is noted in `copy`."""
     import time
 
     from lantern_proxy.archive import Archive, ArchiveError
@@ -215,7 +215,7 @@ def _verify(settings: Settings, path: Path) -> int:
 
 
 def _tell(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
-    """Receipts, and all JSON, go to stdout, for a file; what they say to people then goes to stderr."""
+    """Print receipts, and say how much was removed: that goes to stderr where stdout gets receipts or JSON."""
     machine = verb == "removed" or settings.as_json
     for receipt in receipts:
         if machine:

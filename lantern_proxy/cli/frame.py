@@ -61,7 +61,7 @@ class Terminal(Group):
                 raise
             exits = [_EXITS[each.__name__] for each in type(error).__mro__ if each.__name__ in _EXITS]
             fault = f"a fault in lantern itself, {type(error).__name__}: {error}; LANTERN_DEBUG=1 shows where"
-            self._end(_told(error) if exits else fault, exits[0] if exits else 1)
+            self._end(_message_of(error) if exits else fault, exits[0] if exits else 1)
         sys.exit(code if isinstance(code, int) else 0)
 
     def _end(self, message: str, code: int) -> None:
@@ -101,8 +101,8 @@ def _ready_outputs() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _told(error: Exception) -> str:
-    """Its message; of one from the system the file and what is wrong with it, without the number."""
+def _message_of(error: Exception) -> str:
+    """The message of an error; of one from the system the file and what is wrong with it, without the number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
     return str(error)

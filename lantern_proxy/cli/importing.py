@@ -271,7 +271,7 @@ def _take_in(
     ):
         tenant = named or (archive.tenant_of(key) if key else None)
         known = {each.id for each in archive.tenants()}
-        numbered = enumerate(_told(_rows(file), advance), start=1)
+        numbered = enumerate(_counted(_rows(file), advance), start=1)
         for owner, group in groupby(numbered, key=lambda numbered: _owner(numbered[1])):
             if owners and owner not in owners:
                 continue
@@ -293,7 +293,8 @@ def _take_in(
         click.echo(_STRANGERS.format(", ".join(strangers), config.path), err=True)
 
 
-def _told(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+def _counted(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+    """`rows`; behind each, `advance` is called with 1."""
     for row in rows:
         yield row
         advance(1)

@@ -215,7 +215,7 @@ def evidence_reranker(
         model.save_pretrained(str(out))
         for arm in ARMS if arms else ARMS[:1]:
             found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
-            row = {"arm": arm, "n": len(unseen), "held_out": [c.id for c in test]} | _told(found)
+            row = {"arm": arm, "n": len(unseen), "held_out": [c.id for c in test]} | _gains(found)
             settings.tell(row) if settings.as_json else click.echo(_line(row))
     except (DataError, ValueError) as error:
         raise click.ClickException(str(error)) from None
@@ -243,7 +243,8 @@ def _split(
     return mixed[held_out:], mixed[:held_out]
 
 
-def _told(found: "Outcome") -> dict[str, Any]:
+def _gains(found: "Outcome") -> dict[str, Any]:
+    """Metric -> its mean before and after the reranker, and what is sure of the difference."""
     import numpy as np
 
     from lantern_proxy.bench.pipelines_light import compared

@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._begin_use(method)
         self._write(head)
         sending = self._sending = self._loop.create_task(self._send(body, chunked=chunked))
-        sending.add_done_callback(self._sent)
+        sending.add_done_callback(self._sending_ended)
         try:
             while not (sending.done() or self._error is not None or self.head_done):
                 await self._wait()
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         """Is the body still coming?"""
         return self._sending is not None and not self._sending.done()
 
-    def _sent(self, sending: "asyncio.Task[None]") -> None:
+    def _sending_ended(self, sending: "asyncio.Task[None]") -> None:
         """The body is sent, or nobody wants the rest of it: silence counts from now."""
         error = None if sending.cancelled() else sending.exception()
         if isinstance(error, Exception):

@@ -24,6 +24,7 @@ UNKNOWN_AUTHORITY = "its authority may be named by SSL_CERT_FILE, a file of PEM 
 
 P = TypeVar("P", bound=asyncio.Protocol)
 Address = tuple[int, int, int, str, Any]
+"""As getaddrinfo() gives one: family, type, protocol, canonical name, socket address."""
 
 
 def trusting() -> ssl.SSLContext:

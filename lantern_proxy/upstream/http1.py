@@ -175,6 +175,7 @@ class Http1:
         return await connect(lambda: Connection(self._silence_s), origin.host, origin.port, tls, self._connect_s)
 
     def take_back(self, origin: Origin, connection: Connection) -> None:
+        """End a request: its connection is kept for the next one where it can be used again, else closed."""
         self._leave()
         idle = self._idle.setdefault(origin, [])
         usable = connection.complete and connection.reusable and not connection.is_closed
@@ -199,6 +200,7 @@ class Http1:
             self._sweeping = asyncio.get_running_loop().call_later(_IDLE_S / 2, self._sweep)
 
     async def _turn(self) -> None:
+        """Wait until another request hands its place over."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
         try:

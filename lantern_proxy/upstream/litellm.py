@@ -48,8 +48,8 @@ class LitellmTransport(httpx.AsyncBaseTransport):
             calls = await litellm()
             answer = await getattr(calls, call)(**self._arguments(request, body, _members(call)))
         except Exception as error:
-            if lost := _lost(error):
-                raise type(lost)(str(lost)) from error
+            if fault := _fault_of(error):
+                raise type(fault)(str(fault)) from error
             return _failure(error)
         if body.get("stream") is True:
             return httpx.Response(200, headers=_EVENTS, stream=_Events(answer, request))
@@ -99,6 +99,7 @@ def _members(call: str) -> frozenset[str]:
 
 
 def _ending(path: str) -> str:
+    """Which of the APIs that litellm serves a path names; "" for none."""
     return next((ending for ending in ("chat/completions", "responses") if path.endswith(ending)), "")
 
 
@@ -113,7 +114,7 @@ class _Events(httpx.AsyncByteStream):
             async for chunk in self._chunks:
                 yield b"data: " + _json(chunk) + b"\n\n" if self._is_chat else _event(chunk)
         except Exception as error:  # the head is out: say it as providers do, in the stream
-            yield b"data: " + msgspec.json.encode(_told(error)) + b"\n\n"
+            yield b"data: " + msgspec.json.encode(_error_body(error)) + b"\n\n"
             return
         if self._is_chat:
             yield b"data: [DONE]\n\n"
@@ -138,8 +139,8 @@ def _json(answer: Any) -> bytes:
     )
 
 
-def _lost(error: BaseException | None) -> httpx.TransportError | None:
-    """What broke the connection, or let none come about, if that is what litellm tells of."""
+def _fault_of(error: BaseException | None) -> httpx.TransportError | None:
+    """The fault of the connection, or of making one, that litellm's error goes back to; None: a provider refused."""
     while error is not None and not isinstance(error, httpx.TransportError):
         error = error.__cause__ or error.__context__
     return error
@@ -153,7 +154,7 @@ def _failure(error: Exception) -> httpx.Response:
         if response is not None and "retry-after" in response.headers
         else {}
     )
-    refused = _whole(_status(error) or 502, msgspec.json.encode(_told(error)))
+    refused = _whole(_status(error) or 502, msgspec.json.encode(_error_body(error)))
     refused.headers.update(kept)
     return refused
 
@@ -163,10 +164,10 @@ def _status(error: Exception) -> int | None:
     return status if isinstance(status, int) and 400 <= status < 600 else None
 
 
-def _told(error: Exception) -> dict[str, object]:
-    """What litellm says of an error, without the stack trace that some of its messages end with."""
+def _error_body(error: Exception) -> dict[str, object]:
+    """An error of litellm as a provider's body, without the stack trace that some of its messages end with."""
     message = str(error).partition("\nTraceback (most recent call last)")[0]
-    is_providers = _status(error) is not None and _lost(error) is None
+    is_providers = _status(error) is not None and _fault_of(error) is None
     return failure(type(error).__name__, message if is_providers else f"lantern: {message}")
 
 
