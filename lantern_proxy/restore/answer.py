@@ -17,7 +17,7 @@ from lantern_proxy.restore.named import first_of, listed, naming
 from lantern_proxy.restore.offers import SHARPNESS, offers
 from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses
+from lantern_proxy.restore.question import LEAST_ITEMS, Evidence, Question, best_quality, is_answered, masses
 from lantern_proxy.restore.rerank import Rerankers, promoted
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.signals import POOL
@@ -45,7 +45,7 @@ def find_answers(
     search = _Search(source, scope, question, evidence, present, ask)
     lost = search.lost()
     ask.passed.weigh(evidence.score, evidence.of)
-    items = listed(source, scope, question, present, evidence, search.order, ask) if question.items else []
+    items = search.items()
     news = search.news_of_best(lost)
     candidates = search.chosen(lost, items, news)
     if candidates is None:
@@ -83,8 +83,18 @@ class _Search:
     def lost(self) -> list[Candidate]:
         """The best passages that the request lacks; where an assistant takes part, without those that only repeat what
         a block of the request shows."""
-        found = self._source.lost_of(self._scope, self.order, self._present, self.mass, self._ask)
+        found = self._lost_of(self.order)
         return without_echoes(found, self._scope, self._ask) if self._ask.shown and not self._people else found
+
+    def items(self) -> list[Candidate]:
+        """The best lost passage for each thing that the question lists; none where these are fewer than LEAST_ITEMS, or
+        more than half of the things have none."""
+        rows = listed(self._scope, self._question, self._evidence, self.order)
+        found = self._lost_of([*dict.fromkeys(rows)])
+        return found if 2 * len(rows) >= len(self._question.items) and len(found) >= LEAST_ITEMS else []
+
+    def _lost_of(self, rows: Sequence[int]) -> list[Candidate]:
+        return self._source.lost_of(self._scope, rows, self._present, self.mass, self._ask)
 
     def news_of_best(self, lost: Sequence[Candidate]) -> list[Candidate]:
         """Where the request holds the best passage itself: later messages that say something else of the same."""

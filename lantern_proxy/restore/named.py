@@ -8,12 +8,10 @@ from dataclasses import replace
 from lantern_proxy import pack
 from lantern_proxy.analyze import keys, terms
 from lantern_proxy.analyze.specific import specifics
-from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import Source
 from lantern_proxy.restore.cover import Candidate
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import LEAST_ITEMS, PLAIN_CHARS, Evidence, Question, coverage, masses
+from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.turn import canonical
 
@@ -55,17 +53,9 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
     return found if len(found) <= MOST_NAMING else []
 
 
-def listed(
-    source: Source,
-    scope: Scope,
-    question: Question,
-    present: Present,
-    evidence: Evidence,
-    order: Sequence[int],
-    ask: Ask,
-) -> list[Candidate]:
-    """For each thing that a question lists the lost passage that says most of it, if it says nearly all; none for a
-    question of which fewer than LEAST_ITEMS, or than half, are found."""
+def listed(scope: Scope, question: Question, evidence: Evidence, order: Sequence[int]) -> list[int]:
+    """For each thing that a question lists the row of `order` that says most of it, if it says nearly all: at most one
+    for each of `question.items`, maybe the same for several."""
     if len(question.text) > PLAIN_CHARS or question.reacts:
         return []
     rows = list[int]()
@@ -76,9 +66,7 @@ def listed(
         row = max(order, key=lambda row: (held[row], evidence.score(row)))
         if held[row] >= ITEM_HELD * total and evidence.score(row) > 0:
             rows.append(row)
-    mass = masses(scope, question)
-    found = source.lost_of(scope, [*dict.fromkeys(rows)], present, mass, ask)
-    return found if 2 * len(rows) >= len(question.items) and len(found) >= LEAST_ITEMS else []
+    return rows
 
 
 def first_of(
