@@ -13,9 +13,9 @@ from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.restore import alike, passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.facets import Common, Facets, Shared, facets_of
 from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import lines
-from lantern_proxy.restore.passages import Common, Facets, Shared, facets_of
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes

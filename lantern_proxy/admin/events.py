@@ -58,6 +58,7 @@ class Events:
             self.tell("restore", told)
 
     def tell(self, kind: str, told: dict[str, Any]) -> None:
+        """Send an event to all readers; who has MOST_WAITING of them still to read is let go of."""
         frame = f"event: {kind}\ndata: {json.dumps(told)}\n\n".encode()
         for queue in list(self._readers):
             try:
@@ -80,7 +81,10 @@ class Events:
         queue.put_nowait(_END)
 
     async def stream(self, others: Sequence[AsyncIterator[bytes]] = ()) -> AsyncIterator[bytes]:
-        """others: such streams of other workers, which are told within this one"""
+        """The events of one reader as they come, until it is let go of.
+
+        others: such streams of other workers, whose events go into this one
+        """
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
         self._readers.add(queue)
         relaying = [asyncio.create_task(self._relay(each, queue)) for each in others]

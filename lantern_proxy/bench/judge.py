@@ -84,7 +84,7 @@ class Outcome:
 def judge(
     pipeline: Pipeline, conversations: Sequence[Conversation], measure: Measure, advance: Advance
 ) -> Iterator[Outcome]:
-    """Every question of every conversation. `advance` is told each question."""
+    """Ask every question of every conversation. advance: called with 1 behind each"""
     for conversation in conversations:
         score = pipeline.prepare(conversation)
         ids = [candidate.id for candidate in conversation.candidates]

@@ -140,6 +140,7 @@ async def _warm(client: Client, times: int) -> None:
 
 
 async def _in_turn(case: Case, routes: Sequence[Route], clients: Sequence[Client]) -> None:
+    """One request after another, by each route in turn; each round begins with the next route."""
     until, turn = time.monotonic() + case.seconds * len(routes), 0
     while time.monotonic() < until:
         for n in range(len(routes)):
@@ -151,6 +152,8 @@ async def _in_turn(case: Case, routes: Sequence[Route], clients: Sequence[Client
 
 
 async def _in_phases(case: Case, routes: Sequence[Route], crowds: Sequence[Sequence[Client]]) -> None:
+    """All clients of one route at once for _PHASE_S, then those of the next."""
+
     async def until(end: float, client: Client) -> None:
         while time.monotonic() < end:
             await client.ask()
@@ -178,6 +181,10 @@ async def _restoring(case: Case, routes: Sequence[Route]) -> None:
 async def _restore_one(
     case: Case, route: Route, connection: Connection, direct: Route, plain: Connection, serial: int
 ) -> None:
+    """One such conversation by `route`. serial: tells it from others
+
+    connection, plain: of the route, and straight to the model
+    """
     known, path = facts(serial, _FACTS), "/v1/chat/completions"
     model = route.gateway.prefix + script()
     session = f"x-lantern-session: bench-{serial}"
@@ -232,6 +239,7 @@ def _run(work: Coroutine[object, object, None]) -> None:
 
 
 def _row(case: Case, direct: Route, route: Route, cpu_s: float, rss_mb: float) -> Row:
+    """What a route takes beyond `direct`. cpu_s, rss_mb: of its gateway"""
     both = (direct.replies, route.replies)
     plain, theirs = (_quantiles([reply.ms for reply in replies]) for replies in both)
     first, their_first = (_quantiles([reply.first_ms for reply in replies]) for replies in both)

@@ -14,7 +14,7 @@ from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, by_place, spread
 from lantern_proxy.restore.alike import by_sentences
 from lantern_proxy.restore.dense import Matches
-from lantern_proxy.restore.passages import Facets, Shared, Voice
+from lantern_proxy.restore.facets import Facets, Shared, Voice
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.signals.dates import closeness, spans

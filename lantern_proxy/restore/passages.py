@@ -1,27 +1,24 @@
 """The passages of a scope, read from the archive when they are looked at, with what is computed of each once."""
 
-import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar, overload
+from typing import overload
 
 import numpy as np
 
-from lantern_proxy.analyze import sequence, terms, terms_of_parts
+from lantern_proxy.analyze import sequence, terms
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.rank import Floats, Ints
+from lantern_proxy.restore.facets import FACETS, Common, Facets, facets_of
 from lantern_proxy.restore.kept import Kept, KeptPieces
 from lantern_proxy.restore.lines import Line, flat, lines
-from lantern_proxy.signals import speaker_name
 from lantern_proxy.signals.alike import Lists, Pieces
-from lantern_proxy.signals.dates import Span, day_of, spans
-from lantern_proxy.signals.form import TRAITS, Form, asks_and_tells, form_of, traits
+from lantern_proxy.signals.form import TRAITS, asks_and_tells, traits
 from lantern_proxy.signals.words import count
 from lantern_proxy.turn import Passage
 
-T = TypeVar("T")
 Split = Callable[[str], Pieces]
 """Splits a text into its word pieces."""
 
@@ -80,125 +77,6 @@ class ReadPassage:
         if self._sequence is None:
             self._sequence = sequence(self.passage.text)
         return self._sequence
-
-
-class Voice(NamedTuple):
-    """Who says a passage."""
-
-    speaker: str
-    name: str
-    """The name that its text begins with, as an index term; or ""."""
-
-
-class Days(NamedTuple):
-    """The days of a passage, as signals/dates.py counts them."""
-
-    named: tuple[Span, ...]
-    """The days that its text names."""
-    said: int
-    """The day on which it was said."""
-
-
-Tags = tuple[str, ...]
-"""Index terms of a passage's tags and tool names, each once."""
-
-
-class Numbered(Generic[T]):
-    """Gives each different value a number, in the order in which they come: many passages have the same value."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[T, int] = {}
-        self._values: list[T] = []
-
-    def number(self, value: T) -> int:
-        found = self._numbers.setdefault(value, len(self._values))
-        if found == len(self._values):
-            self._values.append(value)
-        return found
-
-    def of(self, numbers: Floats) -> "Shared[T]":
-        return Shared(numbers.astype(np.int64), self._values)
-
-
-class Shared(Generic[T]):
-    """One value for each of n passages, many of which have the same."""
-
-    def __init__(self, numbers: Ints, values: Sequence[T]) -> None:
-        """numbers: (n,) places in `values`"""
-        counts = np.bincount(numbers)
-        self._numbers, self._there = numbers, np.flatnonzero(counts)
-        self.values = [values[n] for n in self._there.tolist()]
-        """The different values."""
-        self.counts: Ints = counts[self._there]
-        """How many passages have each of `values`."""
-
-    def each(self, of_values: Sequence[float] | Floats) -> Floats:
-        """(n,) for each passage what `of_values` says of its value. of_values: a number for each of `values`"""
-        found = np.zeros(len(self._there) and int(self._there[-1]) + 1)
-        found[self._there] = of_values
-        return found[self._numbers]
-
-
-class Common:
-    """The values that the `Facets` of a scope's passages share, each held once: who speaks, days, tags."""
-
-    def __init__(self) -> None:
-        self.voices, self.days, self.tags = Numbered[Voice](), Numbered[Days](), Numbered[Tags]()
-
-
-@dataclass(frozen=True, slots=True)
-class Facets:
-    """What a question compares n passages by, besides their words: when each was said and by whom, the days it names,
-    its tags, its form. Stays in memory when the texts are let go of."""
-
-    _numbers: Floats
-    """(n, FACETS) as facets_of() gives them."""
-    _common: Common
-
-    @property
-    def forms(self) -> Floats:
-        """(n, 6) the fields of each passage's Form."""
-        return self._numbers[:, 4:]
-
-    @property
-    def created_at(self) -> Floats:
-        """(n,) Unix seconds."""
-        return self._numbers[:, 0]
-
-    @property
-    def voices(self) -> Shared[Voice]:
-        return self._common.voices.of(self._numbers[:, 1])
-
-    @property
-    def days(self) -> Shared[Days]:
-        return self._common.days.of(self._numbers[:, 2])
-
-    @property
-    def tags(self) -> Shared[Tags]:
-        return self._common.tags.of(self._numbers[:, 3])
-
-
-FACETS = 4 + len(Form._fields)
-"""Numbers that facets_of() makes of a passage."""
-
-
-def facets_of(passages: Sequence[Passage], common: Common) -> list[tuple[float, ...]]:
-    """The FACETS numbers that `Facets` keeps of each passage. Costs 0.06 ms a passage of 650 characters: keep them.
-
-    common: gives each voice, pair of days and list of tags its number, and keeps it
-    """
-    tagged = terms_of_parts([" ".join((*p.tags, *p.tools)) for p in passages])
-    counted = count([p.text for p in passages])
-    return [
-        (
-            p.created_at,
-            common.voices.number(Voice(sys.intern(p.speaker), speaker_name(p.text))),
-            common.days.number(Days(tuple(spans(p.text, p.created_at, counts)), day_of(p.created_at))),
-            common.tags.number(tuple(dict.fromkeys(map(sys.intern, of_tags)))),
-            *form_of(p.text, p.speaker, counts),
-        )
-        for p, of_tags, counts in zip(passages, tagged, counted, strict=True)
-    ]
 
 
 class Passages(Sequence[ReadPassage]):

@@ -12,9 +12,9 @@ from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Floats, Ints, Weighed, among_best, best, smooth, spread, zsum
 from lantern_proxy.restore.alike import alike, by_themselves
 from lantern_proxy.restore.dense import Dense, Meaning
+from lantern_proxy.restore.facets import Shared, Voice
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
-from lantern_proxy.restore.passages import Shared, Voice
 from lantern_proxy.restore.question import Evidence, Question, coverage, masses
 from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, threshold
 from lantern_proxy.restore.scope import Scope
