@@ -22,14 +22,17 @@ _ASKS_ELSEWHERE = (
 )
 """What a question begins with in other languages. Words that begin as many statements are left out."""
 _HAVE = r"(?:is|was|were|are|did|does|do|has|have|had|can|could|should|shall|will|would)"
+_MORE = r"what(?:['\u2019]?s| is) (?:more|worse|better),"
+"""How a sentence goes on that only tells."""
 _ASKS_ON = (
     r"(?:(?:and|so|but|or|ok|okay|oh|ah|hey|hi|hm+|btw|also|now|then|well|wait|sorry|thanks|cool|great|nice)\b\W+)++"
+    rf"(?!{_MORE})"
     # "and how many replicas did we say", but not "so what I want is a table"
     r"(?:(?:what|which|whose|how (?:many|much|long|often|old|far|big|high))"
     rf" (?!the )(?:(?!(?:i|you|we|they|he|she|it|that|this|about) )\w+ ){{0,3}}{_HAVE}(?!\w)"
     # "and when is it due", but not "and when the tests pass"; "so is it still up"
     rf"|(?:what|who|when|where|why|how)(?:['\u2019]?s|['\u2019]?re| {_HAVE})(?!\w)|who (?!knows|cares|ever)\w+"
-    r"|(?:is|was|were|are|did|does|has|had|do|have) (?:i|you|we|they|he|she)(?!\w)"
+    r"|(?:is|was|were|are|did|does|has|had|do|have) (?:i|you|we|they|he|she)(?!\w)(?!\W*$)"  # but not "So have we"
     r"|(?:is|was|did|does|has|had) (?:it|the)(?!\w))"
 )
 """The same behind words that take up what was said: as part of a sentence such words may tell, too, but here stands
@@ -37,10 +40,10 @@ the verb before who does it."""
 _ASKS = re.compile(
     r"[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff][\"')]?;\s*$"  # Greek asks with a semicolon
     # "what was the port", "remind me of it"
-    r"|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
-    r"|tell me|give me|show me|list|name|repeat)(?!\w)"
+    rf"|^\W*(?!{_MORE})(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind"
+    r"|recall|tell me|give me|show me|list|name|repeat)(?!\w)"
     # "whats the port again"
-    rf"|^\W*(?:what|who|where|when|how|why)s(?!\w)|^(?![\s\S]*[.!]\W*$)\W*{_ASKS_ON}"
+    rf"|^\W*(?!{_MORE})(?:what|who|where|when|how|why)s(?!\w)|^(?![\s\S]*[.!]\W*$)\W*{_ASKS_ON}"
     # "wann ist es", "Ana: who drives"
     r"|^\W*(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*(?:what(?! an?\b)|which|who|whom|whose|when|where|why"
     r"|how(?! (?:lovely|nice|cool|sweet|sad|funny|great|beautiful)\b))(?!\w)"

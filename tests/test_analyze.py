@@ -250,6 +250,7 @@ def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     "No worries, please take your time.", "A rule of thumb: three eggs each.",
     "My wish list: a bike and a tent.", "Our rule engine: the old one.", "Is there no bus on Sunday, please?",
     "I see no button, please.", "The linter has one rule violation: tabs.",
+    "You broke a rule: off-side.",
 ])  # fmt: skip
 def test_what_tells_of_always_and_never_is_no_rule(text):
     assert not is_rule(text)

@@ -68,6 +68,8 @@ def test_questions_and_requests_to_tell_ask(text):
         "btw what was her street",
         "and did we ever oil the hinge",
         "And how long are the planks",
+        "so have we paid the sailmaker",
+        "what's more important, sail or oar",
     ],
 )
 def test_who_leaves_out_the_question_mark_asks(text):
@@ -91,6 +93,10 @@ def test_who_leaves_out_the_question_mark_asks(text):
         "and have the planks cut",
         "ok do that",
         "Now do the same for the hall",
+        "So have we.",
+        "and so did she",
+        "What's more, the sail has a hole.",
+        "and what is worse, the mast is gone",
     ],
 )
 def test_words_that_ask_within_what_is_told_do_not(text):

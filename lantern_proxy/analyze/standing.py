@@ -13,10 +13,11 @@ from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_r
 _USE = r"use \S+(?: (?!but (?:it|i|they)\b|(?:or|i|is|are)\b)\S+){0,3},? (?:not|never|instead of|rather than)\b"
 """How it is said what is used, and what is not: "use tabs, not spaces", but not "use caching, but it's not working"."""
 _ANNOUNCED = (
+    r"(?<!broke )(?<!break )(?<!breaks )(?<!broken )(?<!breaking )"
     r"\b(?:a|one|two|three|another|my|our|new|first|second|house|ground)"
     r"(?: (?:more|new|last|other|little|small|general|golden|ground|house))?"
 )
-"""What stands before "rule" and "wish" where one is laid down, and not spoken of."""
+"""What stands before "rule" and "wish" where one is laid down, and neither spoken of nor broken."""
 _RULE = re.compile(
     # where a sentence begins, behind "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
