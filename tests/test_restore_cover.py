@@ -130,6 +130,29 @@ def test_what_a_user_wishes_of_an_agent_is_no_echo_of_what_it_reports():
     assert taken(report, again) == taken(told, wish) == 1
 
 
+def test_what_a_user_tells_an_assistant_is_an_echo_of_one_message_and_not_of_words_here_and_there():
+    told = [part(0, {"nadia": 9.0, "papers": 9.0}), part(1, {"may": 9.0, "notary": 9.0})]
+    again = part(2, {"nadia": 1.0, "may": 1.0, "visa": 0.5, "@2": 6.0})
+
+    def taken(*offered):
+        return [each.part.candidate for each in cover(offered, lambda p, opened: 10, 1_000, power=0.8, shares={})]
+
+    assert taken(*told, again) == [0, 1]
+    assert taken(*told, replace(again, told=True)) == [0, 1, 2]
+    assert taken(part(0, {"nadia": 9.0, "may": 9.0}), replace(again, told=True)) == [0]
+
+
+FELL = "Vera fell? No, she slid off the chair, form 2291 is filled in. Still no stairs! Shall I call the ward?"
+
+
+@pytest.mark.parametrize(("before", "lines_of"), [("", (0, 1, 2)), ("Ana: ", (0, 1))])
+def test_of_a_short_message_to_an_assistant_goes_in_all_that_is_told(before, lines_of):
+    some = [said(f"{before}{text}") for text in (FELL, "The ward is on the second floor, behind the lift.")]
+    candidates = [Candidate(passage, told := lines(passage), tuple(range(len(told)))) for passage in some]
+    first, _ = parts(candidates, Present(""), lambda term: 0.8, [1.0, 1.0])
+    assert first.lines == lines_of
+
+
 def test_what_an_assistant_reports_of_results_is_likelier_to_be_asked_for():
     text = "The boiler room is behind the kitchen."
     assert rated(text, speaker="assistant", reports=True) > 1.5 * rated(text, speaker="assistant")
@@ -168,6 +191,12 @@ def test_an_answer_and_a_users_own_words_count_more():
         ("OK, Postgres.", False),
         ("Ohio.", False),
         ("Ana: Kuro!", False),
+        ("Danke schön!", True),
+        ("Muchas gracias", True),
+        ("ありがとうございます。", True),
+        ("감사합니다!", True),
+        ("Superkleber", False),
+        ("Danke, drei davon.", False),
     ],
 )
 def test_a_greeting_says_nothing_else(text, nothing_else):

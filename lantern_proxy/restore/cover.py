@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from lantern_proxy.analyze import ends_asking
 from lantern_proxy.pack import day, entry_of
 from lantern_proxy.restore.lines import FILLER, Line, heads, is_filler, takes_back
 from lantern_proxy.restore.present import Present, never
@@ -82,6 +83,8 @@ class Part:
     tells: bool = False
     """The part has a number or a name that the request lacks. False where an agent is at work: it names whatever it
     looks at next."""
+    told: bool = False
+    """A user tells it an assistant: only what one other part says alone makes it an echo."""
     wish: bool = False
     """A user says this to an agent at work. The agent's reports use the same words, so only words of users make it an
     echo."""
@@ -141,6 +144,7 @@ def parts(
     late: Callable[[], bool] = never,
     *,
     unasked: Container[str] = UNASKED,
+    whole: bool = True,
 ) -> list[Part]:
     """The parts that could go in.
 
@@ -148,16 +152,18 @@ def parts(
     prior:   for each candidate a factor of what it is worth (confidence, pins)
     late:    asked now and then; once it says so, only the candidates that were looked at by then have parts
     unasked: sorts of sentences that are left out
+    whole:   all that is told of short messages to an assistant goes in together
     """
     within = frozenset().union(*[candidate.within for candidate in candidates])
     weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost], within)
     found: list[Part] = []
-    agent = is_agents([candidate.passage for candidate in candidates])
+    passages = [candidate.passage for candidate in candidates]
+    agent, people = is_agents(passages), among_people(passages)
     for c, candidate in enumerate(candidates):
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
         opens = opens_of(candidate.passage)
-        for group in _groups(candidate, unasked):
+        for group in _groups(candidate, unasked, whole=whole and not people):
             said = [candidate.lines[i] for i in group]
             terms, within = weights.lost_terms.__getitem__, candidate.within
             value = prior[c] * likelihood(said, terms, weights.idf, candidate.around, within)
@@ -169,8 +175,9 @@ def parts(
                 rule = bool(within) or any(line.sort == "rule" for line in said)
                 speaker = candidate.passage.speaker
                 tells = not agent and any(key[0] in "=#" for key in worth)
+                told = speaker == "user" and not people
                 wish = agent and speaker == "user"
-                found.append(Part(c, group, speaker, worth, sum(worth.values()), opens, rule, tells, wish))
+                found.append(Part(c, group, speaker, worth, sum(worth.values()), opens, rule, tells, told, wish))
     return found
 
 
@@ -179,22 +186,35 @@ def _wholeness(said: Sequence[Line], speaker: str) -> float:
     return float(min(1.0, chars / FRAGMENT_CHARS.get(speaker, FRAGMENT_OTHERS)) ** FRAGMENT_POWER)
 
 
-def _groups(candidate: Candidate, unasked: Container[str]) -> list[tuple[int, ...]]:
-    """The lost lines that say something, together when they are short."""
-    told = [i for i in candidate.lost if candidate.lines[i].sort not in unasked]
-    telling = [i for i in told if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
-    says = [i for i in telling if candidate.lines[i].sort == "rule" or says_something(candidate.lines[i])]
+def _groups(candidate: Candidate, unasked: Container[str], *, whole: bool) -> list[tuple[int, ...]]:
+    """The lost lines that say something, together when they are short.
+
+    whole: of a short message of a user all that is told goes in with them
+    """
+    lines, speaker = candidate.lines, candidate.passage.speaker
+    told = [i for i in candidate.lost if lines[i].sort not in unasked]
+    telling = [i for i in told if lines[i].salience > FILLER or lines[i].keys]
+    says = [i for i in telling if lines[i].sort == "rule" or says_something(lines[i])]
     says = telling if candidate.within else says
-    if candidate.passage.speaker == "user":
-        says = sorted({*says, *(i for i in telling if i - 1 in says and takes_back(candidate.lines[i].flat))})
+    if speaker == "user":
+        says = sorted({*says, *(i for i in telling if i - 1 in says and takes_back(lines[i].flat))})
+        if whole and says and len(candidate.passage.text) <= GROUP_CHARS["user"]:
+            says = _with_the_rest(says, [i for i in told if not is_filler(lines[i], speaker)], lines)
     telling = says or telling
-    said = [i for i in telling if candidate.lines[i].sort != "code"]
-    alone = [(i,) for i in telling if candidate.lines[i].sort == "code"]
-    chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in said)
-    if said and chars <= GROUP_CHARS.get(candidate.passage.speaker, 0):
+    said = [i for i in telling if lines[i].sort != "code"]
+    alone = [(i,) for i in telling if lines[i].sort == "code"]
+    chars = sum(lines[i].end - lines[i].start for i in said)
+    if said and chars <= GROUP_CHARS.get(speaker, 0):
         return [tuple(said), *alone]
-    over = {*heads(candidate.passage, candidate.lines)}
+    over = {*heads(candidate.passage, lines)}
     return [*((i,) for i in said if i not in over), *alone]
+
+
+def _with_the_rest(says: Sequence[int], told: Sequence[int], lines: Sequence[Line]) -> list[int]:
+    """`says`, and what else is `told` in the same short message: "Ilse has mumps. She stays at home." misleads without
+    its first half. Of what is asked there only what the next sentence answers: "Ilse? No, it was Jonas."."""
+    found = {*says, *(i for i in told if not ends_asking(lines[i].flat))}
+    return sorted(found.union(i for i in told if i + 1 in found))
 
 
 def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:
@@ -286,6 +306,12 @@ def is_echo(part: Part, known: Container[str], *, least: float = ECHO) -> bool:
     return not part.rule and new < least * part.alone * (1 - ITSELF)
 
 
+def echoes_one(part: Part, chosen: Iterable[Part], *, least: float = ECHO) -> bool:
+    """Does one of `chosen` alone say what a part says? Where its words stand here and there, in what tells something
+    else of the same people and days, it is no echo."""
+    return any(is_echo(part, each.worth, least=least) for each in chosen if each.speaker == "user" or not part.wish)
+
+
 def cover(
     offered: Sequence[Part],
     cost: Cost,
@@ -371,7 +397,10 @@ def _greedy(
         if chars > min(room_chars, left.get(part.speaker, room_chars)):
             continue
         gain = adds(part, best)
-        if is_little(part, gain) or is_echo(part, told if part.wish else best, least=echo):
+        if is_little(part, gain) or (
+            is_echo(part, told if part.wish else best, least=echo)
+            and (not part.told or echoes_one(part, (each.part for each in chosen), least=echo))
+        ):
             continue
         density = gain / max(1, chars) ** power
         if heap and density < -heap[0][0] - 1e-12:

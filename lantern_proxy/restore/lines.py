@@ -256,6 +256,13 @@ _GREETING = re.compile(
     # sounds and their letters, and what stands for a shrug or a nod
     r"|he(?:he)+|hm+|ugh+|omf?g|lo+l|lmao|rofl|wtf|idk|(?:i have )?no (?:idea|clue)|fair enough"
     r"|good (?:point|call|one)|i see|gotcha|my bad)"
+    # the same in other languages
+    r"|(?i:hallo|tsch\u00fcss|super|(?:vielen |besten )?danke?(?: sch\u00f6n| sehr| dir| ihnen)?"
+    r"|sch\u00f6nen (?:tag|abend)(?: noch)?|hola|(?:muchas |mil )?gracias|bonjour|salut|merci(?: beaucoup)?"
+    r"|ol\u00e1|(?:muito )?obrigad[oa]|ciao|(?:mille )?grazie|bedankt|dank je(?: wel)?|dzi\u0119k(?:uj\u0119|i)"
+    r"|\u0441\u043f\u0430\u0441\u0438\u0431\u043e|\u043f\u0440\u0438\u0432\u0435\u0442|te\u015fekk\u00fcrler)"
+    r"|\uac10\uc0ac\ud569\ub2c8\ub2e4|\uace0\ub9c8\uc6cc\uc694|\uc548\ub155\ud558\uc138\uc694"
+    r"|\u3042\u308a\u304c\u3068\u3046(?:\u3054\u3056\u3044\u307e\u3059)?|\u3053\u3093\u306b\u3061\u306f|\u8c22\u8c22\u4f60?|\u4f60\u597d"
     r")(?![\w'\u2019])\W*+){1,4}"
 )
 """What is said for the sake of the other one only, behind a speaker's name where there is one."""

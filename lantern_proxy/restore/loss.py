@@ -174,8 +174,9 @@ def _cover(
     ]
     soon = _hurried(ask)
     offered, chosen = list[Part](), list[Chosen]()
-    for unasked in (UNASKED, UNASKED - {"printed"}):  # where nothing else was lost, it is all there is
-        offered = parts(candidates, present, scope.idf, prior, soon.late, unasked=unasked)
+    # where nothing fits whole, what says most of it; where nothing else was lost, what was printed is all there is
+    for unasked, whole in ((UNASKED, True), (UNASKED, False), (UNASKED - {"printed"}, True)):
+        offered = parts(candidates, present, scope.idf, prior, soon.late, unasked=unasked, whole=whole)
         chosen = cover(
             offered,
             cost,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lantern_proxy.pack import Choice
-from lantern_proxy.restore.cover import Candidate, Chosen, Part, adds, is_echo, is_little
+from lantern_proxy.restore.cover import Candidate, Chosen, Part, adds, echoes_one, is_echo, is_little
 from lantern_proxy.turn import BlockKind, Passage, PassedOver, Reason, Restored, why_not
 
 MOST = 20
@@ -107,7 +107,7 @@ def note_cover(
                 by_users.setdefault(term, each.part.candidate)
             best[term] = max(best.get(term, 0.0), value)
     for c in sorted(worth, key=lambda c: -worth[c])[:LOOK_AT]:
-        passage, other = candidates[c].passage, _said_by(alone[c], by, by_users)
+        passage, other = candidates[c].passage, _said_by(alone[c], by, by_users, [each.part for each in chosen])
         if other is not None:
             passed.add(passage, "echo", other=candidates[other].passage.id)
         else:
@@ -118,12 +118,14 @@ def note_cover(
             passed.add(candidate.passage, "filler")
 
 
-def _said_by(parts: Sequence[Part], by: Mapping[str, int], by_users: Mapping[str, int]) -> int | None:
+def _said_by(
+    parts: Sequence[Part], by: Mapping[str, int], by_users: Mapping[str, int], chosen: Sequence[Part]
+) -> int | None:
     """The candidate that says most of what these say, when too little of each of them would be new."""
     shares: dict[int, float] = {}
     for part in parts:
         said = by_users if part.wish else by
-        if not is_echo(part, said):
+        if not is_echo(part, said) or (part.told and not echoes_one(part, chosen)):
             return None
         for term, each in part.worth.items():
             if term in said:
