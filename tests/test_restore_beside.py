@@ -97,6 +97,44 @@ def test_what_came_of_an_old_value_stands_beside_it(block_of, old, new, question
     assert value in text
 
 
+@pytest.mark.parametrize(
+    ("old", "later", "question", "junk"),
+    [
+        # it only asks
+        (
+            "The cake comes from Amsel, three tiers, to be picked up on Friday at 16:00.",
+            "Can you suggest a plan for the Friday?",
+            "When do we pick up the cake?",
+            "suggest",
+        ),
+        # it says by itself what it is about, and has but a common word of the other
+        (
+            "The fridge in the drug room showed 9.4 degrees, so the insulin went to ward 4A.",
+            "The code of the med room is 3390, no longer 1182.",
+            "What happened to the fridge?",
+            "3390",
+        ),
+        # it stands beside the best
+        ("The gate code is 7714.", "You're doing great with all of these.", "What is the gate code?", "great"),
+    ],
+)
+def test_what_has_no_bearing_on_the_question_is_not_what_came_of_it(block_of, old, later, question, junk):
+    text = block_of([], question, [*OTHERS[:9], (old, "Noted."), (later, "Sure."), *OTHERS[9:]])
+    assert old in text
+    assert junk not in text
+
+
+def test_what_came_of_a_thing_that_all_messages_name_is_the_newest_of_what_is_asked(block_of):
+    day = [(f"Costa had {food} at {n}:30 and slept well.", "Noted.") for n, food in enumerate(THINGS[:9], 8)]
+    turns = [
+        ("Costa Hb 7.9 at 18:00, two units given, recheck at midnight.", "Noted."),
+        *day,
+        ("Costa Hb 9.1, eats normal.", "Noted."),
+    ]
+    text = block_of([], "What is the latest Hb of Costa?", [*turns, *day])
+    assert text.index("Hb 7.9") < text.index("Hb 9.1")
+
+
 def test_what_is_said_later_of_something_else_does_not(block_of):
     turns = [("The spare key is under pot 7 in the yard.", "Noted."), ("I have 7 cousins, all in Kent.", "So many!")]
     text = block_of(turns, "Where is the spare key?")

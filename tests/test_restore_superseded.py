@@ -107,6 +107,13 @@ def test_the_newest_of_three_values_wins():
     assert turns(said("The deadline is May 3.", "The deadline is May 10.", "The deadline is May 17.")) == {0: 3, 1: 3}
 
 
+def test_a_value_is_the_same_wherever_it_stands_in_a_sentence():
+    old = Changes("The florist: Tulpina, ask for Johanna.")
+    assert old.is_named("Johanna fell ill.")
+    assert not old.has_other("She worked at Tulpina.")
+    assert old.has_other("She works at Rosetta.")
+
+
 def test_what_comes_too_late_replaces_nothing():
     told = said("The port is 3001.", "The port is 3002.", "The port is 3003.")
     late = iter([False, False, True])

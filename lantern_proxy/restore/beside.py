@@ -15,11 +15,11 @@ from functools import lru_cache
 import numpy as np
 
 from lantern_proxy import pack
-from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentences
+from lantern_proxy.analyze import ends_asking, informative, is_content, query_terms, sentences
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, name_chars, names_of
-from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms
+from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms, says_itself
 from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import HELD_COVERAGE, coverage
@@ -118,7 +118,8 @@ class Beside:
         scope, name = self.scope, _name(self._passage(row)) if people else ""
         rarities = scope.rarities
         rare = frozenset(term for term in about if rarities[term] >= RARE)
-        if not rare:
+        asked = frozenset() if people else about.intersection(self.mass)
+        if not (rare or asked):
             return []
         later = (scope.places > scope.places[row]) & (scope.session_numbers == scope.session_numbers[row])
         scores = scope.lexical([*about]) * later
@@ -134,10 +135,10 @@ class Beside:
             other
             for n, other in enumerate(rivals)
             if (passage := self._passage(other)).speaker == "user"
-            and not rare.isdisjoint(scope.passages[other].words)
+            and (not rare.isdisjoint(words := scope.passages[other].words) or (asked and asked <= words))
             and (not people or _name(passage) == name)
-            and (n < RIVALS or is_alike(other))
-            and self._says_else(scope.passages[other].flat, old, about, named=people or named)
+            and (n < RIVALS or is_alike(other) or (not people and is_short(passage)))
+            and self._says_else(scope.passages[other].flat, old, about, asked, named=people or named)
         ]
         short = [] if people else self._short_of(row, rivals, own_terms(text), about)
         newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
@@ -167,11 +168,21 @@ class Beside:
         for other in later:
             if self.ask.late():
                 break
-            context = self.contexts.of(other)
-            if context and not context.own <= said and self._is_about(context, said, about | said):
+            context = self._leaning(other, said)
+            if context and self._is_about(context, said, about | said):
                 found.append(other)
         next_ = [r for by in (1, 2) for r in scope.at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
-        return found + [r for r in next_ if self.contexts.stands_alone(r) and not self.contexts.own(r) <= said]
+        return found + [r for r in next_ if self.contexts.stands_alone(r) and self._leaning(r, said)]
+
+    def _leaning(self, row: int, said: frozenset[str]) -> Context | None:
+        """What the message at `row` belongs to, where it is short and tells something that was not `said`. What says by
+        itself what it is about has to name something that is asked for; what only asks tells nothing."""
+        context = self.contexts.of(row)
+        if context is None or context.own <= said or all(map(ends_asking, _sentences(self._passage(row).text))):
+            return None
+        told = frozenset(informative([*context.own]))
+        names = not context.own.isdisjoint(said.intersection(self.mass))
+        return context if told and (names or not says_itself(told)) else None
 
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
         """Are a short message and what it belongs to largely about the same, but for what is new in it?"""
@@ -180,16 +191,18 @@ class Beside:
         shared = [weight for term, weight in weights.items() if term in about]
         return bool(shared) and max(shared) >= RARE and sum(shared) >= SHARE * sum(weights.values())
 
-    def _says_else(self, new: str, old: Changes, about: frozenset[str], *, named: bool) -> bool:
+    def _says_else(self, new: str, old: Changes, about: frozenset[str], asked: frozenset[str], *, named: bool) -> bool:
         """Is one of its sentences about what the old ones are about, with another value in it or behind it?
 
+        asked: what the old ones have of the question. A sentence that has all of it, too, is about the same
         named: must it name the old value? People talk of the same things for long.
         """
         each, rarities = _sentences(new) if len(new) <= MOST_CHARS else (), self.scope.rarities
         for n, sentence in enumerate(each):
             weights = {term: rarities[term] for term in _content(sentence)}
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
-            if not shared or max(shared) < RARE or sum(shared) < least:
+            is_asked = bool(asked) and asked.issubset(weights)
+            if not is_asked and (not shared or max(shared) < RARE or sum(shared) < least):
                 continue
             is_question = ends_asking(sentence)
             if old.has_other(sentence) and not old.is_named(sentence) and self._is_of_another(weights, about):

@@ -48,8 +48,9 @@ own_terms = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 1_000 + 8 * le
 
 
 def says_itself(own: frozenset[str]) -> bool:
-    """Do the content words of a message say all that it means? Numbers do not count: they do not say of what."""
-    return sum([not any(map(str.isdigit, term)) for term in own]) >= SAYS_ITSELF
+    """Do the content words of a message say all that it means? Numbers do not count: they do not say of what. Terms of
+    scripts without spaces are half a word each, since they overlap."""
+    return sum([1 / max(1, wide_signs(term)) for term in own if not any(map(str.isdigit, term))]) >= SAYS_ITSELF
 
 
 def is_short(passage: Passage) -> bool:

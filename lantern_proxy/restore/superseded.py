@@ -180,7 +180,7 @@ class Changes:
     def has_other(self, new: str) -> bool:
         """Has `new` a value that the older text lacks, of a sort of which the older text has another one?"""
         later, before = compared(new).values, self._old.values
-        return any(later[sort] - before[sort] for sort in later.keys() & before.keys())
+        return any(later[sort] - self._old.has for sort in later.keys() & before.keys())
 
     def has_alike(self, new: str) -> bool:
         """Has it one of the same unit, too: 7450 for 7600, and not "6 weeks", 10 mg for 20 mg?"""
@@ -189,8 +189,9 @@ class Changes:
         return any(kind in kinds and kind[0] != "name" for kind in others)
 
     def is_named(self, new: str) -> bool:
-        """Does `new` name a value of the older text?"""
-        return not compared(new).every.isdisjoint(self._old.every)
+        """Does `new` name a value of the older text? A name counts also where none can be told from other words, as at
+        the beginning of a sentence."""
+        return not compared(new).has.isdisjoint(self._old.every)
 
 
 def prepare(flat: str) -> None:

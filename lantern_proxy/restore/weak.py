@@ -29,8 +29,8 @@ def strong(
     ask: Ask, *, people: bool,
 ) -> list[Candidate]:  # fmt: skip
     """`candidates` without those that say little of what is asked: much less than the best of `order` does, which the
-    request or a block in it may show already. Does it, what bears on no word of the question is left out, too: its
-    score is that of what stands beside it.
+    request or a block in it may show already. Does it, or has the best half of the question, what bears on no word of
+    that is left out, too: its score is that of what stands beside it. Of rules only where it is shown.
 
     Least where people talk, who ask in other words; what was said in the turn of the best stays. An agent's session is
     full of what was printed, and repeats the words of its task in every step: there they are measured by the best even
@@ -47,12 +47,14 @@ def strong(
         told = scope.passages[first].passage
         best, lost = scope.passages[order[0]], {candidate.row for candidate in candidates}
         is_shown = bool(ask.shown) or (order[0] not in lost and not ends_asking(best.flat))
+        is_worded = coverage(mass, scope.passages[first].words) >= SURELY
 
         def is_strong(candidate: Candidate) -> bool:
             row, passage = candidate.row, candidate.passage
             held = coverage(mass, scope.passages[row].words)
             near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
-            bears = people or not is_shown or held > 0 or near
+            lays_down = any(candidate.lines[i].sort in ("rule", "preference") for i in candidate.lost)
+            bears = people or held > 0 or near or not (is_shown or (is_worded and not lays_down))
             together = (passage.session, passage.turn) == (told.session, told.turn)  # what was said to it
             is_told = held >= SURELY or together or passage.pinned
             return is_told or (bears and evidence.score(row) >= least)
