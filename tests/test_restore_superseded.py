@@ -114,6 +114,18 @@ def test_a_value_is_the_same_wherever_it_stands_in_a_sentence():
     assert old.has_other("She works at Rosetta.")
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("The API listens on port 8443.", "The API listens on port 9443 now.", "The API is back to port 8443."),
+        ("The rehearsal is at 18:00.", "The rehearsal moved to 18:30.", "Actually the rehearsal is back to 18:00."),
+        ("The deadline is May 3.", "The deadline is May 10.", "The deadline is May 3."),
+    ],
+)
+def test_what_changed_and_changed_back_holds_and_only_what_was_between_does_not(texts):
+    assert turns(said(*texts)) == {1: 3}
+
+
 def test_what_comes_too_late_replaces_nothing():
     told = said("The port is 3001.", "The port is 3002.", "The port is 3003.")
     late = iter([False, False, True])

@@ -29,7 +29,7 @@ CUE = re.compile(
     # "on second thought", "replaced", "pushed back to", "is now"; but "now run test 5" only comes next
     r"|on second thought|(?<=\w )now"
     r"|renam(?:e|ed|ing)|replac(?:e|ed|es|ing)|changed my mind|postponed|rescheduled|pushed (?:back )?to"
-    r"|from now on|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that|the)"
+    r"|from now on|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that|the)|back to"
     rf"|désormais|voortaan|ab sofort|(?<=\w )(?:{_NOW_ELSEWHERE})|{_ENDED_ELSEWHERE})\b",
     re.I,
 )
@@ -47,7 +47,7 @@ _ENDED_SIGNS = (
 _CUE_SIGNS = (
     "actually", "instead", "rather than", "correction", "scratch that", "chang", "switch", "mov", "migrat", "updat",
     "bump", "second thought", "renam", "replac", "postponed", "rescheduled", "pushed", "sorry, ", "i meant", "make ",
-    "now", *_NOW_ELSEWHERE.split("|"), *_ENDED_SIGNS,
+    "back to", "now", *_NOW_ELSEWHERE.split("|"), *_ENDED_SIGNS,
 )  # fmt: skip
 """Every text that _ENDED (or CUE) matches holds one of these: to look for them costs a tenth of what the patterns
 do."""
@@ -94,7 +94,7 @@ _CHANGING = _LINKING | frozenset(
     f"""
     actually instead rather than no not longer any more anymore correction sorry meant now still changed change
     moves switch switched move moved migrate migrated update updated bump bumped renamed rename replaced replace
-    postponed rescheduled pushed make made let lets go going went forget please ok okay yes
+    postponed rescheduled pushed back make made let lets go going went forget please ok okay yes
     stopped dropped got rid removed quit gave up abandoned
     nicht kein keine mehr ya più mais já não non niet meer już nie больше не уже а plus pas ne lieu de des al
     plaats van del vez lugar à au y {_NOW_ELSEWHERE.replace("|", " ")} değil

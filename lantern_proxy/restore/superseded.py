@@ -69,7 +69,16 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
             replaced[j] = Newer(said.turn, i, _is_whole(now, read[j]))
         about.add(i)
         frames.setdefault(now.frame, []).append(i)
-    return {j: _newest(newer, replaced) for j, newer in replaced.items()}
+    return {j: _newest(newer, replaced) for j, newer in replaced.items() if not _holds_again(j, replaced, read)}
+
+
+def _holds_again(j: int, replaced: Mapping[int, Newer], read: Mapping[int, Compared]) -> bool:
+    """Does the last in a chain of statements that replaced each other say again all values that the first one had? What
+    changed and changed back holds."""
+    last = replaced[j].statement
+    while last in replaced:
+        last = replaced[last].statement
+    return read[j].every <= read[last].has and last != replaced[j].statement
 
 
 def _newest(newer: Newer, replaced: Mapping[int, Newer]) -> Newer:
