@@ -128,7 +128,15 @@ static const uint8_t *behind_item(const output *o, const uint8_t *p, int *number
 static int goes_on(const output *o, const uint8_t *from, const uint8_t *stop, const uint8_t *behind) {
     static const char *const always[] = {"e.g.", "i.e.", "etc.", "vs.",  "Mr.",   "Mrs.", "Ms.",  "Dr.", "Prof.",
                                          "St.",  "No.",  "Fig.", "approx.", "cf.", "bzw.", "ggf.", "evtl.", "inkl.",
-                                         "vgl.", "Hr.",  "Sr.",  "Sra.", "Dra.",  "Mme.", NULL};
+                                         "vgl.", "Hr.",  "Sr.",  "Sra.", "Dra.",  "Mme.", "ul.",  "al.",  "pl.",  "os.",
+                                         "av.",  "Av.",
+                                         "\xD1\x83\xD0\xBB.",                 /* ul in Cyrillic, ... */
+                                         "\xD0\xB2\xD1\x83\xD0\xBB.",         /* vul */
+                                         "\xD0\xBF\xD1\x80.",                 /* pr */
+                                         "\xD0\xBF\xD0\xBB.",                 /* pl */
+                                         "\xD0\xBF\xD0\xB5\xD1\x80.",         /* per */
+                                         "\xD0\xB1\xD1\x83\xD0\xBB.",         /* bul */
+                                         NULL};
     if (stop - from < 2 || stop[-1] != '.') return 0;
     if (is_initial(stop[-2]) && begins_word(o, stop - 2)) return 1;
     if (ends_in(o, from, stop, always)) return 1;

@@ -171,6 +171,8 @@ def test_english_questions_keep_words_that_are_function_words_elsewhere():
         "1. Apply it.|2. Deploy the worker, no. 3 only.|3. Turn it on.|4. Wait for all tenants.|12 of them wait.",
         "1. The rent is due on Sept. 3.|2. See Art. 7.|3. We meet on Oct. 12.",
         "That is Anna's.|He took it.",
+        "We meet at ul. D\u0142uga 14.|Bring the key to av. Brasil 3.|I met Al.|He waits.",
+        "Склад на ул. Ленина.|Ключ на пр. Мира.",
     ],
 )
 def test_sentences_end_in_other_alphabets_too_and_not_at_days_and_numbered_things(text):

@@ -225,7 +225,9 @@ _SENTENCE_END = re.compile(
     rf"|[!?{_ENDS}]\s+|\n\s*"
 )
 _ABBREVIATION = re.compile(
-    r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|bzw|ggf|evtl|inkl|vgl|Hr|Sr|Sra|Dra|Mme|[A-Zdopuz])\.$"
+    r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|bzw|ggf|evtl|inkl|vgl|Hr|Sr|Sra|Dra|Mme|[A-Zdopuz]"
+    # street, square, avenue, estate, in front of their names
+    r"|ul|al|pl|os|[aA]v|\u0443\u043b|\u0432\u0443\u043b|\u043f\u0440|\u043f\u043b|\u043f\u0435\u0440|\u0431\u0443\u043b)\.$"
 )
 _SHORT = re.compile(r"(?<!\w)(?:(?![0-9_])\w){1,4}\.$")
 """What may be short for a word, where a number follows: "cl. 9.3", "Sept. 3". A sentence may end so, too; two that stay
