@@ -143,6 +143,9 @@ def test_numbers_versions_and_abbreviations_do_not_end_a_sentence():
         ("Ποιος είναι ο κωδικός της βάσης;", ["κωδικ", "βασ"]),
         ("ما هي كلمة المرور للخادم؟", ["كلم", "مرور", "خادم"]),
         ("सर्वर का पासवर्ड क्या है?", ["सर्वर", "पासवर्ड"]),
+        ("회의는 언제예요?", ["회의"]),
+        ("등대에서 몇 시에 만나요?", ["등대", "시에", "만나"]),
+        ("창고의 비밀번호가 뭐였죠?", ["창고", "비밀", "밀번", "번호"]),
     ],
 )
 def test_a_question_in_another_language_is_asked_without_its_function_words(question, asked):

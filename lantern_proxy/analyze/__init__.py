@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from lantern_proxy.analyze import native
-from lantern_proxy.analyze.languages import function_words
+from lantern_proxy.analyze.languages import function_words, korean_stem
 from lantern_proxy.analyze.letters import MARKS, fold, light, of_apostrophe
 
 MAX_TERM_CHARS = 96
@@ -173,7 +173,7 @@ def query_terms(text: str) -> list[str]:
     unasked = STOP_WORDS | function_words([run.lower() for run in runs], STOP_WORDS)
     for run in runs:
         if run.lower().replace("\u2019", "'") not in unasked:
-            found.update(dict.fromkeys(_expand(run[: 4 * MAX_TERM_CHARS])))
+            found.update(dict.fromkeys(_expand(korean_stem(run[: 4 * MAX_TERM_CHARS]))))
     return [term for term in found if not _GRAMMAR.fullmatch(term)] or list(found)
 
 

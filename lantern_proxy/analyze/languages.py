@@ -5,6 +5,7 @@ In a question whose words are all counted, "what is the ... of" alone can outwei
 
 # ruff: noqa: RUF001 - Cyrillic letters are meant
 
+import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
@@ -91,3 +92,26 @@ def function_words(words: Sequence[str], english: AbstractSet[str]) -> frozenset
     said = frozenset(words)
     most = max(_FUNCTION_WORDS, key=lambda known: len(known & said))
     return most if len(most & said) >= max(_LEAST_FUNCTION_WORDS, len(english & said) + 1) else frozenset()
+
+
+_KOREAN = re.compile(r"[\uac00-\ud7a3]+")
+_KOREAN_ASKS = re.compile(
+    "(?:언제|어디|무엇|뭐|뭘|누구|누가|얼마|어떻게|어느|어떤|무슨|몇).*|왜"
+    "|(?:하|되|됐|했|있|있었|인|할|될)(?:나|가|까)요|(?:있|없|했|됐)(?:어|지)요?|해요|하죠|주세요|알려줘|알려주세요|입니까|합니까"
+)
+"""Words that ask, whatever stands behind them, and verbs that say nothing by themselves."""
+_KOREAN_ENDS = re.compile(
+    "(?<=..)(?:에서는|에서도|으로는|에게서|에서|에게|한테|까지|부터|으로|이랑|처럼|보다|마다|에는|에도|이에요|인가요|입니까"
+    "|이죠|예요|이야|나요|은|는|이|가|을|를|에|의|도|로|와|과|만|랑|야|죠|요)$"
+)
+"""Particles and endings that are written together with a word, of which at least two signs are left."""
+
+
+def korean_stem(run: str) -> str:
+    """A word of Korean without its particle: "회의가" -> "회의"; empty where it only asks. Other words as they are.
+
+    Of scripts without spaces two signs each are a term, and those across the border to a particle match nothing.
+    """
+    if not _KOREAN.fullmatch(run):
+        return run
+    return "" if _KOREAN_ASKS.fullmatch(run) else _KOREAN_ENDS.sub("", run)
