@@ -114,6 +114,13 @@ def test_what_came_of_an_old_value_stands_beside_it(block_of, old, new, question
             "What happened to the fridge?",
             "3390",
         ),
+        # it only thanks
+        (
+            "Für das Boot bitte zwei Ruder aus Esche, danke.",
+            "Danke!",
+            "Aus welchem Holz sind die Ruder für das Boot?",
+            "Danke!",
+        ),
         # it stands beside the best
         ("The gate code is 7714.", "You're doing great with all of these.", "What is the gate code?", "great"),
     ],
@@ -122,6 +129,11 @@ def test_what_has_no_bearing_on_the_question_is_not_what_came_of_it(block_of, ol
     text = block_of([], question, [*OTHERS[:9], (old, "Noted."), (later, "Sure."), *OTHERS[9:]])
     assert old in text
     assert junk not in text
+
+
+def test_a_korean_question_finds_what_was_said_with_another_particle(block_of):
+    turns = [("금요일 오후에 등대에서 회의를 해요.", "네, 알겠습니다."), ("내일은 비가 온대요.", "우산을 챙기세요.")]
+    assert "금요일 오후" in block_of(turns, "회의는 언제예요?")
 
 
 def test_what_came_of_a_thing_that_all_messages_name_is_the_newest_of_what_is_asked(block_of):

@@ -21,6 +21,7 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, name_chars, names_of
 from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms, says_itself
 from lantern_proxy.restore.cover import Candidate, among_people
+from lantern_proxy.restore.lines import greets
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import HELD_COVERAGE, coverage
 from lantern_proxy.restore.scope import Scope
@@ -199,7 +200,7 @@ class Beside:
         """
         each, rarities = _sentences(new) if len(new) <= MOST_CHARS else (), self.scope.rarities
         for n, sentence in enumerate(each):
-            weights = {term: rarities[term] for term in _content(sentence)}
+            weights = {} if greets(sentence) else {term: rarities[term] for term in _content(sentence)}
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
             is_asked = bool(asked) and asked.issubset(weights)
             if not is_asked and (not shared or max(shared) < RARE or sum(shared) < least):
