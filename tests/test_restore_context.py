@@ -284,6 +284,7 @@ def test_heads_are_told_by_indents_marks_and_colons():
         ("boats:\n  - name: Elk\n    crew: 4\n  - name: Owl\n    crew: 2\nend: 1", [-1, 0, 1, 0, 3, -1]),
         ("- Ada\n  - tent 3\n- Bo. He is late.\n  - tent 4", [-1, 0, -1, -1, 2]),
         ("- tent 3\n- tent 4\nThat is all.", [-1, -1, -1]),
+        ("boats:\n  -\n    name: Elk\n    crew: 4\n  -\n    name: Owl\n    crew: 2", [-1, 0, 1, 2, 0, 4, 5]),
         ("[[boat]]\nname = 'Elk'\ncrew = 4\n\n[[boat]]\nname = 'Owl'\ncrew = 2", [-1, 0, 1, -1, 3, 4]),
         ('[\n  {\n    "id": 7,\n    "crew": 4\n  },\n  {\n    "id": 8\n  }\n]', [-1, 0, 1, 2, 0, 0, 5, 0, -1]),
         ('{\n  "crew": 4,\n  "mast": {\n    "height": 9\n  }\n}', [-1, 0, 0, 2, 0, -1]),
@@ -299,10 +300,21 @@ Ana: Who drives? My car is at the garage until the 12th.
 Ben: I can drive. My van takes 8 people. We should meet at 17:15 at the depot."""
 
 
-@pytest.mark.parametrize("before", ["", "This is what our group wrote:\n\n"])
-def test_of_a_transcript_in_a_message_each_sentence_stands_behind_the_name_of_who_said_it(restorer_of, before):
-    restorer = restorer_of([*OTHERS[:4], (before + PASTED, "Noted."), *OTHERS[4:8]])
-    who = {"nine": "Ana", "14 of": "Ben", "anyone outside": "Cleo", "My car": "Ana", "My van": "Ben", "17:15": "Ben"}
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        ("", ("Ana", "Ben", "Cleo")),
+        ("This is what our group wrote:\n\n", ("Ana", "Ben", "Cleo")),
+        ("Our talk:\n", ("[09:02] Ana Sol", "\u00d6zlem", "9:05 Cleo van Dam")),
+        ("Our talk:\n", ("Ana Sol", "[9:03] \u00d6zlem", "Cleo Dam")),
+    ],
+)
+def test_of_a_transcript_in_a_message_each_sentence_stands_behind_the_name_of_who_said_it(restorer_of, before, names):
+    ana, ben, cleo = names
+    pasted = PASTED.replace("Ana:", f"{ana}:").replace("Ben:", f"{ben}:").replace("Cleo:", f"{cleo}:")
+    restorer = restorer_of([*OTHERS[:4], (before + pasted, "Noted."), *OTHERS[4:8]])
+    who = {"nine": ana, "14 of": ben, "anyone outside": cleo, "My car": ana, "My van": ben, "17:15": ben}
+    named = re.compile(f"({'|'.join(map(re.escape, names))}):")
     seen, cut = set(), 0
     for budget in range(300, 900, 20):
         asked = ask(
@@ -312,7 +324,7 @@ def test_of_a_transcript_in_a_message_each_sentence_stands_behind_the_name_of_wh
             text = restored.text if restored else ""
             for told, name in who.items():
                 before_it, there, _ = text.partition(told)
-                assert not there or re.findall(r"(Ana|Ben|Cleo):", before_it)[-1:] == [name], text
+                assert not there or named.findall(before_it)[-1:] == [name], text
                 seen.add(told if there else "")
             cut += "17:15" in text and "I can drive" not in text
     assert {"My car", "My van", "17:15"} <= seen

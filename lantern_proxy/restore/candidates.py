@@ -19,7 +19,7 @@ from lantern_proxy.restore.question import coverage
 from lantern_proxy.restore.salience import says_something
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
-from lantern_proxy.signals import name_before
+from lantern_proxy.signals import name_before, name_of_line
 from lantern_proxy.turn import Passage, Reason
 
 OFFERS, OFFER_TIMES = 12, 3
@@ -198,7 +198,7 @@ def names_of(passage: Passage, lines: Sequence[Line]) -> list[tuple[int, int]]:
     for line in lines if passage.speaker == "user" else ():
         start = text.rfind("\n", at, line.start) + 1 or at
         if start > at:
-            own = name_before(text, start)
+            own = name_of_line(text, start)
             at, name = start, (start, own) if own else name if first[1] else (0, 0)
         found.append(name)
     return found or [(0, 0)] * len(lines)

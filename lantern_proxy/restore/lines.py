@@ -148,7 +148,7 @@ _OPENS = (":", "{", "[", "(", "\uff1a")
 """What a line ends with that says what the lines below it are about."""
 _SECTION = re.compile(r"\[\[?[A-Za-z_][\w .\"':/-]*\]?\]$", re.M)
 """A line that opens a section of settings: `[server.tls]`, `[[job]]`."""
-_ITEM = r"[ \t]*(?:[-*+\u2022]|\d+[.)])[ \t]"
+_ITEM = r"[ \t]*(?:[-*+\u2022]|\d+[.)])(?:[ \t]|$)"
 _MAY_HEAD = re.compile(rf"[:{{(\[\uff1a][*_ ]*\n|^#|^{_SECTION.pattern}|^{_ITEM}.*\n[ \t]", re.M)
 _LIST = re.compile(rf"{_ITEM}|[ \t]*(?:>[ \t]|\|[ \t|])")
 _IS_ITEM = re.compile(_ITEM)
@@ -184,7 +184,11 @@ def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
             open_.append((i, depth))
         elif record is not None:
             open_.append((i, record))
-        is_record = own.startswith("[[") or (found[-1] >= 0 and heads_others and not _WORD.search(line.flat))
+        is_record = (
+            own.startswith("[[")
+            or own.strip() == "-"
+            or (found[-1] >= 0 and heads_others and not _WORD.search(line.flat))
+        )
         record = depth if is_record else None
     return found
 

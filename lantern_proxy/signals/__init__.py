@@ -17,12 +17,17 @@ import numpy as np
 from lantern_proxy.analyze import terms
 from lantern_proxy.rank import Floats
 
-_NAME = re.compile(r"([A-Z][\w.'\u2019-]{1,30}): ")
+_NAME = re.compile(r"([^\W\d_][\w.'\u2019-]{1,30}): ")
+_OF_LINE = re.compile(
+    r"(?:[\[(]?\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?: ?[ap]m)?[\])]?,? +)?(?:- )?"
+    r"([^\W\d_][\w.'\u2019-]{0,30}(?: [^\W\d_][\w.'\u2019-]{0,30}){0,2}): "
+)
+"""A name before a line of a transcript: "[09:02] Mara Ode: ", "Özlem: "."""
 
 
 def speaker_name(text: str) -> str:
     """The index term of a name before the text of a passage ("Caroline: we moved"), as group chats have it; or ""."""
-    match = _NAME.match(text)
+    match = _named(_NAME, text, 0)
     found = terms(match.group(1)) if match else []
     return found[0] if found else ""
 
@@ -30,8 +35,20 @@ def speaker_name(text: str) -> str:
 def name_before(text: str, at: int = 0) -> int:
     """Where the name before the text of a passage, or before what stands there `at`, ends, behind its colon; 0: there
     is none."""
-    match = _NAME.match(text, at)
+    match = _named(_NAME, text, at)
     return match.end() - 1 if match else 0
+
+
+def name_of_line(text: str, at: int) -> int:
+    """The same of a line of a transcript, which may have a time in front, and more than one name."""
+    match = _named(_OF_LINE, text, at)
+    return match.end() - 1 if match else 0
+
+
+def _named(names: re.Pattern[str], text: str, at: int) -> re.Match[str] | None:
+    match = names.match(text, at)
+    words = match[1].split() if match else ()
+    return match if words and words[0][0].isupper() and words[-1][0].isupper() else None
 
 
 NAMED = 0.25
