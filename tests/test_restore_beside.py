@@ -131,6 +131,14 @@ def test_what_has_no_bearing_on_the_question_is_not_what_came_of_it(block_of, ol
     assert junk not in text
 
 
+def test_a_short_rule_stands_beside_what_it_is_about(block_of):
+    old = "The timeline of the regatta: the judges come on 4 May, the crews on 6 May."
+    rule = "Always write a timeline with the months in capitals."
+    text = block_of([(old, "Noted."), (rule, "Will do.")], "When do the crews come to the regatta?")
+    assert old in text
+    assert rule in text
+
+
 def test_a_korean_question_finds_what_was_said_with_another_particle(block_of):
     turns = [("금요일 오후에 등대에서 회의를 해요.", "네, 알겠습니다."), ("내일은 비가 온대요.", "우산을 챙기세요.")]
     assert "금요일 오후" in block_of(turns, "회의는 언제예요?")

@@ -16,6 +16,7 @@ import numpy as np
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking, informative, is_content, query_terms, sentences
+from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, name_chars, names_of
@@ -177,13 +178,15 @@ class Beside:
 
     def _leaning(self, row: int, said: frozenset[str]) -> Context | None:
         """What the message at `row` belongs to, where it is short and tells something that was not `said`. What says by
-        itself what it is about has to name something that is asked for; what only asks tells nothing."""
+        itself what it is about has to name something that is asked for, but for a rule, which holds for all that it is
+        about; what only asks tells nothing."""
         context = self.contexts.of(row)
-        if context is None or context.own <= said or all(map(ends_asking, _sentences(self._passage(row).text))):
+        text = self._passage(row).text
+        if context is None or context.own <= said or all(map(ends_asking, _sentences(text))):
             return None
         told = frozenset(informative([*context.own]))
         names = not context.own.isdisjoint(said.intersection(self.mass))
-        return context if told and (names or not says_itself(told)) else None
+        return context if told and (names or not says_itself(told) or is_rule(text)) else None
 
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
         """Are a short message and what it belongs to largely about the same, but for what is new in it?"""
