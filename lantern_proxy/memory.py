@@ -195,7 +195,8 @@ class Lantern:
         loss = self._restorer.at_compaction(ask)
         if loss is not None:
             ask = ask.beside([loss])
-        evidence = self._restorer.for_question(replace(ask, budget_chars=settings.question_chars)) if question else None
+        ask = replace(ask, summary="", budget_chars=settings.question_chars)  # a model's words replace no user's
+        evidence = self._restorer.for_question(ask) if question else None
         blocks = tuple(block for block in (loss, evidence) if block is not None)
         self._given |= {block.text: frozenset(placed.passage.id for placed in block.placed) for block in blocks}
         for oldest in [*self._given][:-_MOST_GIVEN]:

@@ -133,6 +133,23 @@ def test_nothing_is_restored_into_a_conversation_that_lacks_nothing(lantern):
     assert lantern.restore("chat", SCRIPT.history) == ()
 
 
+def test_what_only_a_summary_says_replaces_nothing_that_a_user_said(lantern):
+    quarry = [
+        {"role": "user", "content": "The quarry's siren listens on port 8080."},
+        {"role": "assistant", "content": "Good."},
+    ]
+    talk = [
+        each for n in range(8) for each in ({"role": "user", "content": f"Cart {n} takes {n * 37} stones."}, quarry[1])
+    ]
+    lantern.archive("quarry", [*quarry, *talk])
+    question = "On which port does the quarry's siren listen?"
+    kept = [*talk[-2:], {"role": "user", "content": question}]
+    found = lantern.restore("quarry", kept, summary="The quarry's siren listens on port 9443 instead of 8080.")
+    (evidence,) = (block.text for block in found if block.kind == "question")
+    assert "port 8080" in evidence
+    assert "superseded" not in evidence
+
+
 def test_blocks_that_the_messages_hold_are_not_put_in_again(config):
     """The loop of the module's docstring: each answer follows, and what was put in stays in."""
     told = [f"Valve {n} of hall {n * 7} opens at {300 + n * 37} mbar, says Agent-{n * 7919:05d}." for n in range(20)]
