@@ -2,7 +2,8 @@
 
     await restoring.put_back(exchange, request, step, deadline)     # into exchange.body
 
-Blocks are chosen in threads of their own; one that is late is left out, and owed.
+Blocks are chosen in threads of their own; one that is late is left out, and owed. It is chosen anew while nobody waits,
+and goes where the next request ends.
 """
 
 import asyncio
@@ -12,9 +13,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction import whole
@@ -46,7 +48,7 @@ _WARM_SESSIONS = 64
 _ASIDE_BYTES = 262_144
 """Of requests with more bytes the text is put together in a thread: other streams go on meanwhile."""
 _REMEMBERED = 1_024
-"""Of how many sessions everything else here is remembered."""
+"""Of how many sessions something is noted."""
 _REFUSED_S = 600.0
 """For so many seconds a conversation gets no blocks after its upstream refused a request with blocks for its length,
 unless a request is shorter than that one was."""
@@ -54,6 +56,24 @@ _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"}
 """Notes that say that a block was chosen before all that is lost could be looked at."""
 
 T = TypeVar("T")
+
+
+class _Noted(Struct, frozen=True):
+    """What is noted of a session for its next request."""
+
+    owed: int | None = None
+    """It gets its loss block, or the rest of it, with its next question, since it was late, failed, was cut short or
+    had no place: how many of its characters are in the request already. None: nothing is owed."""
+    refused: tuple[str, int, float] = ("", 0, 0.0)
+    """A request with blocks that was too long for its upstream: its model, its bytes without the blocks, and when that
+    was."""
+    turned_off: bool = False
+    """Did its last question come with `x-lantern-restore: off`?"""
+    caught_up: bool = False
+    """Are all of its lost turns known to be cut into passages?"""
+
+
+_NOTHING = _Noted()
 
 
 class _Need(Struct, frozen=True):
@@ -106,18 +126,10 @@ class Restoring:
         """One for each session: a fault of its texts, or of their place in the archive, concerns no other session."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
-        self._owed: dict[SessionKey, int] = {}
-        """Sessions that get their loss block, or the rest of it, with their next question, since it was late, failed,
-        was cut short or had no place -> how many of its characters are in the request already."""
-        self._refused: dict[SessionKey, tuple[str, int, float]] = {}
-        """Sessions of which a request with blocks was too long for its upstream -> its model, its bytes without the
-        blocks, and when that was."""
-        self._turned_off: dict[SessionKey, None] = {}
-        """Sessions whose last question came with `x-lantern-restore: off`."""
-        self._caught_up: dict[SessionKey, None] = {}
-        """Sessions all of whose lost turns are known to be cut into passages."""
+        self._noted: dict[SessionKey, _Noted] = {}
+        """For the event loop alone; the session noted last is the last."""
         self._warmed: dict[SessionKey, int] = {}
-        """Session -> how many messages it had when its index was opened ahead."""
+        """Session -> how many messages it had when its index was opened ahead. For the writer's thread alone."""
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -125,24 +137,33 @@ class Restoring:
     def forget_all(self) -> None:
         """Forget the ledgers: what was put back before is read from the archive again."""
         self._ledgers.forget_all()
-        self._caught_up.clear()
+        self._noted = {key: replace(noted, caught_up=False) for key, noted in self._noted.items()}
+
+    def _of(self, key: SessionKey) -> _Noted:
+        return self._noted.get(key, _NOTHING)
+
+    def _note(self, key: SessionKey, **said: Any) -> None:
+        """Note this of a session, as the newest; beyond _REMEMBERED of them the oldest goes."""
+        _remember(self._noted, key, replace(self._of(key), **said))
 
     def strike(self, exchange: Exchange) -> None:
         """Take the blocks of this request back from the ledger: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.blocks)
         if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
-            _remember(self._refused, key, (model, len(exchange.plain), exchange.at))
+            self._note(key, refused=(model, len(exchange.plain), exchange.at))
         if any(block.restored.kind == "loss" for block in exchange.blocks):
-            self._owe(key)
+            self._note(key, owed=0)
 
     def accept(self, exchange: Exchange) -> None:
         """The upstream took a request with blocks: its conversation may get new ones again."""
-        self._refused.pop((exchange.tenant, exchange.session), None)
+        key = exchange.tenant, exchange.session
+        if self._of(key).refused != _NOTHING.refused:
+            self._note(key, refused=_NOTHING.refused)
 
     def _is_too_long(self, need: _Need) -> bool:
         """Would the upstream refuse this request with blocks, as it refused one that was no longer just now?"""
-        model, size_bytes, at = self._refused.get(need.key, ("", 0, 0.0))
+        model, size_bytes, at = self._of(need.key).refused
         exchange = need.exchange
         is_new = exchange.at - at < _REFUSED_S
         return is_new and model == need.request.model and len(exchange.plain) >= size_bytes
@@ -154,9 +175,10 @@ class Restoring:
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger's blocks, choose those that this request needs anew, and write all into exchange.body."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
-        unasked = key in self._turned_off and exchange.event == "retry"
-        self._turned_off.pop(key, None)
-        need = _Need(exchange, request, step, deadline, again=unasked)
+        turned_off = self._of(key).turned_off
+        if turned_off:
+            self._note(key, turned_off=False)
+        need = _Need(exchange, request, step, deadline, again=turned_off and exchange.event == "retry")
         may_lack = step.verdict.is_loss or step.session.lost
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
             await self._made(need)  # there is a history now; later, what it imports would compete with requests
@@ -176,7 +198,7 @@ class Restoring:
                 exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
             is_moved = step.verdict.gone or not (request.delta or any(step.verdict.kept))
             if is_moved and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
-                self._owe(key)
+                self._note(key, owed=0)
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
@@ -191,9 +213,9 @@ class Restoring:
         """
         need = _Need(exchange, request, step, deadline=0.0)
         if step.verdict.is_loss:
-            self._owe(need.key)
+            self._note(need.key, owed=0)
         if need.asked_anew is not None:
-            _remember(self._turned_off, need.key, None)
+            self._note(need.key, turned_off=True)
 
     def _notice_forgotten(self) -> None:
         """Drop the ledgers in memory if another process has just forgotten something: that must not be replayed."""
@@ -204,7 +226,7 @@ class Restoring:
     async def _look_for(self, need: _Need) -> None:
         """Choose new blocks. Before that, earlier turns are cut into passages, unless that is known to be done."""
         exchange, verdict = need.exchange, need.step.verdict
-        if verdict.is_loss or verdict.gone or need.key not in self._caught_up:
+        if verdict.is_loss or verdict.gone or not self._of(need.key).caught_up:
             self._expect(need)
             await self._catch_up(need)
         await self._add_blocks(need)
@@ -217,10 +239,9 @@ class Restoring:
             return
         tenant, session = need.key
         which = session if self._config.restore.scope == "session" else ""
-        if await settled(self._writer.cut_up(tenant, which), need.left_s() * _CATCHING_UP):
-            _remember(self._caught_up, need.key, None)
-        else:
-            self._caught_up.pop(need.key, None)
+        caught_up = await settled(self._writer.cut_up(tenant, which), need.left_s() * _CATCHING_UP)
+        self._note(need.key, caught_up=caught_up)
+        if not caught_up:
             need.exchange.degraded.append("restore:behind")
 
     def _expect(self, need: _Need) -> None:
@@ -243,10 +264,10 @@ class Restoring:
         exchange, request, verdict, key = need.exchange, need.request, need.step.verdict, need.key
         anew = need.asked_anew
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
-        if spot is None and anew is not None and (verdict.is_loss or key in self._owed):
+        if spot is None and anew is not None and (verdict.is_loss or self._of(key).owed is not None):
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if verdict.is_loss:
-            self._owe(key, _spent(exchange))  # until it is there, whatever goes wrong
+            self._note(key, owed=_spent(exchange))  # until it is there, whatever goes wrong
         if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
             return
@@ -256,18 +277,14 @@ class Restoring:
         if texts is None:
             return
         if spot is not None:
-            room = room_for(request, self._config.restore.budget_chars, self._config.restore) - self._owed.get(key, 0)
-            if await self._add(need, "loss", spot, self._ask(need, texts, room, verdict.summary_in(request))):
-                self._owed.pop(key, None)
-            else:
-                self._owe(key, self._owed.get(key, 0) + sum(len(b.restored.text) for b in exchange.blocks))
+            there = self._of(key).owed or 0
+            room = room_for(request, self._config.restore.budget_chars, self._config.restore) - there
+            is_whole = await self._add(need, "loss", spot, self._ask(need, texts, room, verdict.summary_in(request)))
+            there += sum(len(block.restored.text) for block in exchange.blocks)
+            self._note(key, owed=None if is_whole else there)
         if anew is not None:
             room = room_for(request, self._config.restore.question_chars, self._config.restore)
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
-
-    def _owe(self, key: SessionKey, there_chars: int = 0) -> None:
-        """Note that a session's loss block is still to come, but for so many characters of it."""
-        _remember(self._owed, key, there_chars)
 
     async def _texts_of(self, need: _Need) -> tuple[str, str] | None:
         """All that the request shows the model, and what users say in it: see present.texts_of(). Put together in a
