@@ -12,6 +12,7 @@ from importlib.util import find_spec
 import pytest
 from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, told, wait_for
 
+from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig, RouteConfig
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.ask import Ask
@@ -145,6 +146,83 @@ def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path, make,
         assert "GATE-07919" in block
         assert told(answer)["restored"] != "0"
         assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
+
+
+class NeverInTime(Restorer):
+    """Its loss blocks are late, but those that nobody waits for."""
+
+    chosen: threading.Event
+
+    def at_compaction(self, ask: Ask) -> Restored | None:
+        if (left_s := ask.deadline - time.monotonic()) < 1:
+            time.sleep(max(0.0, left_s) + 0.5)
+            return None
+        block = super().at_compaction(ask)
+        self.chosen.set()
+        return block
+
+
+def lose_in_vain(url: str, *more: dict) -> list[dict]:
+    """A talk and the request that lost most of it, and got no block, as the block was late. Waits until it is there."""
+    NeverInTime.chosen = threading.Event()
+    messages = talk(url, 8)
+    kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}, *more]
+    first = ask(url, body(*kept))
+    assert told(first)["degraded"] == "restore:deadline"
+    assert NeverInTime.chosen.wait(30)
+    time.sleep(0.5)
+    return [*kept, first.json()["choices"][0]["message"]]
+
+
+def test_a_late_loss_block_is_chosen_while_nobody_waits(tmp_path):
+    with Upstream(echo) as upstream:
+        settings = RestoreConfig(deadline_ms=600, question_chars=0)
+        with serving(config_for(upstream, tmp_path, restore=settings), make_restorer=NeverInTime) as url:
+            kept = lose_in_vain(url)
+            assert blocks(upstream) == []
+            kept.append({"role": "user", "content": "and now the next step"})
+            answer = ask(url, body(*kept))
+            assert "degraded" not in told(answer)
+            (block,) = blocks(upstream)
+            assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
+            again = [answer.json()["choices"][0]["message"], {"role": "user", "content": "and then the one after it"}]
+            ask(url, body(*kept, *again))
+        assert blocks(upstream) == [block]
+    assert len(re.findall(r"GATE-\d+", block)) == 6
+
+
+def test_a_late_loss_block_comes_with_a_tools_result_and_stays_behind_it(tmp_path):
+    def step(n: int) -> list[dict]:
+        call = {"id": f"call_{n}", "type": "function", "function": {"name": "weigh", "arguments": f'{{"cart": {n}}}'}}
+        weighed = f"Cart {n} weighs {n * 37} stones."
+        return [{"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": f"call_{n}", "content": weighed}]  # fmt: skip
+
+    with Upstream(echo) as upstream:
+        settings = RestoreConfig(deadline_ms=600, question_chars=0)
+        with serving(config_for(upstream, tmp_path, restore=settings), make_restorer=NeverInTime) as url:
+            kept = [*lose_in_vain(url)[:-1], *step(1)]
+            answer = ask(url, body(*kept))
+            assert "degraded" not in told(answer)
+            sent = json.loads(upstream.got[-1].body)["messages"]
+            assert sent[:-1] == kept
+            assert BLOCK.search(sent[-1]["content"])
+            ask(url, body(*kept, *step(2)))
+        assert json.loads(upstream.got[-1].body)["messages"] == [*sent, *step(2)]
+
+
+def test_what_was_marked_wrong_since_a_late_loss_block_was_chosen_does_not_come_with_it(tmp_path):
+    with Upstream(echo) as upstream:
+        settings = RestoreConfig(deadline_ms=600, question_chars=0)
+        config = config_for(upstream, tmp_path, restore=settings)
+        with serving(config, make_restorer=NeverInTime) as url:
+            kept = lose_in_vain(url)
+            with Archive(config.archive.path) as archive:
+                (tenant,) = archive.tenants()
+                passage = next(p for p in archive.of(tenant.id).passages() if "GATE-07919" in p.text)
+                archive.of(tenant.id).feedback("", passage.id, "wrong", now=time.time(), settle=lambda c, s, _: (c, s))
+            ask(url, body(*kept, {"role": "user", "content": "and now the next step"}))
+        assert blocks(upstream) == []
 
 
 class CutShort(Restorer):

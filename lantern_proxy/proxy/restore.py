@@ -7,13 +7,14 @@ and goes where the next request ends.
 """
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from lantern_proxy.proxy.ledger import Ledgers, SessionKey, block_at, replay
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
-from lantern_proxy.turn import Block, BlockKind, Request, Restored
+from lantern_proxy.turn import Block, BlockKind, PassedOver, Request, Restored
 from lantern_proxy.wire.json import Insert, Place
 
 if TYPE_CHECKING:
@@ -52,10 +53,19 @@ _REMEMBERED = 1_024
 _REFUSED_S = 600.0
 """For so many seconds a conversation gets no blocks after its upstream refused a request with blocks for its length,
 unless a request is shorter than that one was."""
+_LATE_S = 2.0
+"""Most seconds in which a block is chosen that nobody waits for."""
 _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"})
 """Notes that say that a block was chosen before all that is lost could be looked at."""
 
 T = TypeVar("T")
+
+
+class _Late(NamedTuple):
+    """A loss block that nobody waited for; None where there was nothing of worth."""
+
+    block: Restored | None
+    passed: Sequence[PassedOver]
 
 
 class _Noted(Struct, frozen=True):
@@ -71,6 +81,8 @@ class _Noted(Struct, frozen=True):
     """Did its last question come with `x-lantern-restore: off`?"""
     caught_up: bool = False
     """Are all of its lost turns known to be cut into passages?"""
+    late: "Future[_Late] | None" = None
+    """What is owed, chosen while nobody waits for it."""
 
 
 _NOTHING = _Noted()
@@ -131,13 +143,18 @@ class Restoring:
         self._warmed: dict[SessionKey, int] = {}
         """Session -> how many messages it had when its index was opened ahead. For the writer's thread alone."""
 
+    def _owe(self, key: SessionKey, there_chars: int = 0) -> None:
+        """Note that a session's loss block is still to come, but for so many characters of it. What was chosen before
+        is another one."""
+        self._note(key, owed=there_chars, late=None)
+
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def forget_all(self) -> None:
         """Forget the ledgers: what was put back before is read from the archive again."""
         self._ledgers.forget_all()
-        self._noted = {key: replace(noted, caught_up=False) for key, noted in self._noted.items()}
+        self._noted = {key: replace(noted, caught_up=False, late=None) for key, noted in self._noted.items()}
 
     def _of(self, key: SessionKey) -> _Noted:
         return self._noted.get(key, _NOTHING)
@@ -153,7 +170,7 @@ class Restoring:
         if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
             self._note(key, refused=(model, len(exchange.plain), exchange.at))
         if any(block.restored.kind == "loss" for block in exchange.blocks):
-            self._note(key, owed=0)
+            self._owe(key)
 
     def accept(self, exchange: Exchange) -> None:
         """The upstream took a request with blocks: its conversation may get new ones again."""
@@ -198,7 +215,7 @@ class Restoring:
                 exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
             is_moved = step.verdict.gone or not (request.delta or any(step.verdict.kept))
             if is_moved and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
-                self._note(key, owed=0)
+                self._owe(key)
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
@@ -213,7 +230,7 @@ class Restoring:
         """
         need = _Need(exchange, request, step, deadline=0.0)
         if step.verdict.is_loss:
-            self._note(need.key, owed=0)
+            self._owe(need.key)
         if need.asked_anew is not None:
             self._note(need.key, turned_off=True)
 
@@ -230,6 +247,7 @@ class Restoring:
             self._expect(need)
             await self._catch_up(need)
         await self._add_blocks(need)
+        self._choose_later(need)
         if late := sorted(_CUT_SHORT.intersection(exchange.degraded)):
             log.info("%s: not all that it lacks was looked at in time (%s)", exchange.id, ", ".join(late))
 
@@ -267,7 +285,9 @@ class Restoring:
         if spot is None and anew is not None and (verdict.is_loss or self._of(key).owed is not None):
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if verdict.is_loss:
-            self._note(key, owed=_spent(exchange))  # until it is there, whatever goes wrong
+            self._owe(key, _spent(exchange))  # until it is there, whatever goes wrong
+        if await self._put_late(need, spot or _behind_results(need)):
+            spot = None
         if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
             return
@@ -281,7 +301,7 @@ class Restoring:
             room = room_for(request, self._config.restore.budget_chars, self._config.restore) - there
             is_whole = await self._add(need, "loss", spot, self._ask(need, texts, room, verdict.summary_in(request)))
             there += sum(len(block.restored.text) for block in exchange.blocks)
-            self._note(key, owed=None if is_whole else there)
+            self._note(key, owed=None if is_whole else there, late=None)
         if anew is not None:
             room = room_for(request, self._config.restore.question_chars, self._config.restore)
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
@@ -337,15 +357,66 @@ class Restoring:
                     log.warning("%s: three restores of its session failed in a row; it rests for a while", exchange.id)
         exchange.degraded += ask.notes
         exchange.passed += ask.passed.told
-        if restored is not None and exchange.wire is not None:
-            at, request = spot[0], need.request
-            how = exchange.wire.settle_place(request, *spot)
-            key = need.step.verdict.kept[at]
-            block = block_at(ask.session, request, at, how, restored, key=key, by=exchange.id, now=exchange.at)
-            exchange.blocks.append(block)
-            exchange.inserts.append(Insert(at, how, restored.text))
-            exchange.shown.append(restored)
+        if restored is not None:
+            self._put(need, spot, restored)
         return _CUT_SHORT.isdisjoint(exchange.degraded)
+
+    def _put(self, need: _Need, spot: tuple[int, Place], restored: Restored) -> None:
+        """Put a new block into the exchange."""
+        exchange, at, request = need.exchange, spot[0], need.request
+        assert exchange.wire is not None
+        how = exchange.wire.settle_place(request, *spot)
+        key = need.step.verdict.kept[at]
+        block = block_at(exchange.session, request, at, how, restored, key=key, by=exchange.id, now=exchange.at)
+        exchange.blocks.append(block)
+        exchange.inserts.append(Insert(at, how, restored.text))
+        exchange.shown.append(restored)
+
+    def _choose_later(self, need: _Need) -> None:
+        """Have what is still owed to a session chosen when all is cut into passages and nobody asks for a moment: for
+        its next request that has a place for it. Left out where not all could be looked at, or it failed: then that
+        request has it chosen."""
+        noted, resting = self._of(need.key), "restore:resting" in need.exchange.degraded
+        if noted.owed is None or noted.late is not None or resting:
+            return
+        late: Future[_Late] = Future()
+        self._note(need.key, late=late)
+        room = room_for(need.request, self._config.restore.budget_chars, self._config.restore) - noted.owed
+
+        def choose() -> None:
+            from lantern_proxy.restore.present import texts_of
+
+            if (restorer := self._opened.restorer.ready) is not None:
+                ask = self._ask(need, texts_of(need.whole), room, need.step.verdict.summary_in(need.request))
+                ask = dataclasses.replace(ask, deadline=time.monotonic() + _LATE_S)
+                block = restorer.at_compaction(ask)
+                if _CUT_SHORT.isdisjoint(ask.notes):
+                    late.set_result(_Late(block, ask.passed.told))
+
+        self._writer.at_rest(partial(self._threads.submit, choose))
+
+    async def _put_late(self, need: _Need, spot: tuple[int, Place] | None) -> bool:
+        """Put the block that was chosen meanwhile into the exchange; False where there is none for this request."""
+        late = self._of(need.key).late
+        if late is None or spot is None or need.step.event != "turn" or not late.done():
+            return False
+        block, passed = late.result()
+        if block is not None:
+            if not await asyncio.to_thread(self._still_holds, need.exchange.tenant, block):
+                self._note(need.key, late=None)
+                return False
+            self._put(need, spot, block)
+        need.exchange.passed += passed
+        self._note(need.key, owed=None, late=None)
+        return True
+
+    def _still_holds(self, tenant: str, block: Restored) -> bool:
+        """Are all passages of the block as they were: not removed, corrected or marked since?"""
+        archive, chosen = self._opened.archive, [placed.passage for placed in block.placed]
+        now = archive.of(tenant).passages_by_id([each.id for each in chosen]) if archive else {}
+        return all(
+            each.id in now and (now[each.id].text, now[each.id].verdict) == (each.text, each.verdict) for each in chosen
+        )
 
     async def _made(self, need: _Need) -> "Future[Restorer] | None":
         """Have the restorer made, and wait for it; None when it is not made in time."""
@@ -399,6 +470,14 @@ def _spent(exchange: Exchange) -> int:
     if exchange.event == "compacted":
         return 0
     return sum(len(restored.text) for restored in exchange.shown if restored.kind == "loss")
+
+
+def _behind_results(need: _Need) -> tuple[int, Place] | None:
+    """The place behind new results of tools, where the request ends in them; what is owed goes there when it is ready,
+    since the next question may be far."""
+    messages, kept = need.request.messages, need.step.verdict.kept
+    is_new = kept[-1] is None and any(i.kind == "result" for i in messages[-1].items)
+    return place(need.request, len(messages) - 1) if is_new else None
 
 
 def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:

@@ -122,6 +122,7 @@ class Writer:
         """Do `work` once all is cut into passages and no turn comes for a moment. Of too much work the oldest is
         dropped."""
         self._at_rest.append(work)
+        self._queue.put(None)  # it may wait for something to write
 
     def look(self) -> Future[bool]:
         """Have the writer look after the file: make a new one if it was deleted, try again if it was at fault.
