@@ -282,3 +282,9 @@ _M013_UNCUT = (
     "INSERT INTO uncut (tenant, session, key, project) SELECT tenant, session, key, project FROM uncut_before",
     "DROP TABLE uncut_before",
 )
+
+
+@migrations()
+def m014_prints(db: Database) -> None:
+    # Which sessions hold a message that says just this?
+    db.execute("CREATE INDEX messages_by_print ON messages (tenant, print, session)")

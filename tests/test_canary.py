@@ -174,6 +174,7 @@ def _read(mine, id_: int) -> None:
     mine.sessions(project="p1", titled="a")
     mine.session("s1")
     mine.holders(["call_0"])
+    mine.saying([b"0" * 16], 5)
     mine.outline(session="s1", project="p1")
     mine.shapes("s1", "p1", "passage", 0, 9)
     mine.count(99, project="p1")

@@ -801,6 +801,23 @@ def test_a_client_that_sends_only_what_is_new_goes_on_in_its_session_after_a_res
 # --- a history that its client writes into the only text of every request --------------------------------------------
 
 
+@pytest.mark.parametrize("shape", ["window", "summary"])
+def test_the_oldest_of_many_conversations_loses_nothing_when_it_is_compacted_right_after_a_restart(tmp_path, shape):
+    """More are open than are read from the archive at once, so it is found by the messages that it still shows."""
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=PATIENT)
+        with serving(config) as url:
+            messages = talk(url, 8)
+            for n in range(40):
+                ask(url, body(f"How long does a kiln of {n * 17} bricks burn, and what does its fire number {n} eat?"))
+        summary = {"role": "user", "content": "Summary: the user told of depots and of their gates."}
+        kept = [*([summary] if shape == "summary" else []), *messages[-4:]]
+        with serving(config) as url:
+            answer = ask(url, body(*kept, "Which gate does depot number 2 ship through?"))
+        assert told(answer)["event"] in LOSSES
+        assert any("GATE-15838" in block for block in blocks(upstream))
+
+
 def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path):
     answer = say(200, completion("I wrote it down, with its gate and its keeper."))
     with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:

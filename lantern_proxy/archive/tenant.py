@@ -1,6 +1,7 @@
 """What one tenant has archived: the only way to read the archive, with the tenant bound in every query."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -49,6 +50,7 @@ _HOLDERS = """SELECT s.id FROM (
             CROSS JOIN messages m ON m.tenant = :tenant AND m.key = v.value) found
     CROSS JOIN sessions s ON s.tenant = :tenant AND s.id = found.session
     ORDER BY s.last_seen_at DESC, s.rowid DESC"""
+_SAYING = "SELECT DISTINCT session FROM messages WHERE tenant = ? AND print = ? LIMIT ?"
 _FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""
 _OWN = "SELECT p.id FROM passages p WHERE p.tenant = ? AND p.unit = ?"
@@ -129,6 +131,15 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         """Sessions that hold any of these minted ids or message keys, last seen first."""
         named = {"tenant": self.tenant, "values": dumps([name(v) for v in values])}
         return [row[0] for row in self._rows(_HOLDERS, named)]
+
+    def saying(self, prints: Iterable[bytes], most: int) -> list[str]:
+        """Sessions that hold messages with these fingerprints, those with most of them first. What more than `most`
+        sessions hold counts for none."""
+        told = Counter[str]()
+        for each in prints:
+            holders = [row[0] for row in self._rows(_SAYING, (self.tenant, each, most + 1))]
+            told.update(holders if len(holders) <= most else ())
+        return [session for session, _ in told.most_common()]
 
     # passages
 

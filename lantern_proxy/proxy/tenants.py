@@ -8,10 +8,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config, tenant_named
-from lantern_proxy.history.record import Session, chains, place_key
+from lantern_proxy.history.record import Session, chains, place_key, spoken
 from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.session import RECENT_S, WEAK_IDS, Known, Link, forget, link
 from lantern_proxy.session.known import is_named
@@ -28,10 +30,23 @@ _RECENT = 32
 """How many sessions of a tenant, those seen last, are read from the archive when a request fits none in memory."""
 _PROBED = 20
 """How many of a request's last messages are looked up in the archive when it fits no session in memory."""
+_MOST_BROUGHT = 8
+"""Most sessions that are brought to memory since they hold such a message. What more of them hold proves nothing."""
 _REFRESHED = ("eyJ", "sk-ant-oat")
 """How tokens begin that a client gets by signing in: JSON web tokens, and Anthropic's."""
 _Archived = tuple[Session, list[Filed], Head, list[str]]
 """A session, its messages, what its client shows of it, and the ids that lead to it: as recall() takes them."""
+
+
+class _Sought(NamedTuple):
+    """What sessions of the archive are looked for by: any of it leads to one."""
+
+    values: Sequence[str]
+    """Their names, ids that an upstream minted, keys of messages."""
+    prints: Sequence[bytes] = ()
+    """Fingerprints of messages."""
+
+
 Partition = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
 
@@ -134,7 +149,7 @@ class Tenants:
             return
         async with mine.lock:
             if not is_named(mine.known, named):  # as one that was waited for may have brought it
-                await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, (named,))))
+                await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, _Sought([named]))))
 
     async def _brought(
         self, mine: _Mine, key: Partition, request: Request, identity: Identity, now: float, found: Link
@@ -155,9 +170,9 @@ class Tenants:
 
         async with mine.lock:
             found = anew(found)
-            values = _names_of(request, identity) if found.session is None or found.scanty else ()
-            if values:
-                await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, values)))
+            sought = _sought_for(request, identity) if found.session is None or found.scanty else _Sought(())
+            if any(sought):
+                await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, sought)))
                 found = anew(found)
             if mine.reading is None and (found.session is None or found.scanty or found.by_content):
                 mine.reading = asyncio.create_task(self._bring(mine, key, None))
@@ -196,18 +211,18 @@ class Tenants:
             if not mine.known.sessions and not mine.lock.locked():
                 del self._mine[key]
 
-    async def _bring(self, mine: _Mine, key: Partition, values: Sequence[str] | None) -> None:
-        """Bring the sessions that hold any of `values` from the archive to memory; None: those seen last."""
+    async def _bring(self, mine: _Mine, key: Partition, sought: _Sought | None) -> None:
+        """Bring the sessions that `sought` leads to from the archive to memory; None: those seen last."""
         held = frozenset(mine.known.sessions)
-        found = await asyncio.to_thread(self._read, key, values, held)
-        mine.is_read = mine.is_read or values is None
+        found = await asyncio.to_thread(self._read, key, sought, held)
+        mine.is_read = mine.is_read or sought is None
         for session, filed, head, ids in found:
             if session.id not in mine.known.sessions:
                 recall(mine.known, session, filed, head, ids)
                 await asyncio.sleep(0)  # one after the other: streams go on in between
 
-    def _read(self, key: Partition, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
-        """The archived sessions that hold any of `values` (None: those seen last), without those in `held`; oldest
+    def _read(self, key: Partition, sought: _Sought | None, held: Set[str]) -> list[_Archived]:
+        """The archived sessions that `sought` leads to (None: those seen last), without those in `held`; oldest
         first."""
         tenant, project = key
         archive = self._opened.archive if self._opened else None
@@ -215,7 +230,7 @@ class Tenants:
             return []
         try:
             mine = archive.of(tenant)
-            rows = [row for row in _rows(archive, tenant, project, values) if row.id not in held]
+            rows = [row for row in _rows(archive, tenant, project, sought) if row.id not in held]
             rows.sort(key=lambda row: row.last_seen_at)
             return [
                 (session_of(row), mine.messages(row.id), mine.head(row.id), mine.ids(row.id)) for row in rows
@@ -230,12 +245,13 @@ async def _at_most(seconds: float, task: "asyncio.Task[None]") -> None:
     await asyncio.wait([task], timeout=seconds)
 
 
-def _rows(archive: Archive, tenant: str, project: str, values: Sequence[str] | None) -> Iterable[SessionRow]:
+def _rows(archive: Archive, tenant: str, project: str, sought: _Sought | None) -> Iterable[SessionRow]:
     mine = archive.of(tenant)
-    if values is None:
+    if sought is None:
         return mine.sessions(limit=_RECENT, project=project)
-    found = [mine.session(id) for id in mine.holders(values)[:4]]
-    return [row for row in found if row is not None and row.project == project]
+    ids = dict.fromkeys([*mine.holders(sought.values), *mine.saying(sought.prints, _MOST_BROUGHT)])
+    found = (row for row in map(mine.session, ids) if row is not None and row.project == project)
+    return islice(found, _MOST_BROUGHT)
 
 
 def _named(request: Request, identity: Identity) -> str:
@@ -243,10 +259,13 @@ def _named(request: Request, identity: Identity) -> str:
     return next((value for name, value in (*identity.ids, *request.ids) if name not in WEAK_IDS), "")
 
 
-def _names_of(request: Request, identity: Identity) -> list[str]:
-    """What the archive may know the request's session by: explicit ids, minted ids, names of its last messages."""
+def _sought_for(request: Request, identity: Identity) -> _Sought:
+    """What the archive may know the request's session by: explicit ids, minted ids, names and texts of its last
+    messages."""
     values = {value for _, value in (*identity.ids, *request.ids)}
     values |= {value for m in request.messages for value in m.ids}
-    if any(m.role == "assistant" for m in request.messages):
-        values |= {place_key(chain) for chain in chains(request.messages)[-_PROBED:]}
-    return sorted(values)
+    if all(m.role != "assistant" for m in request.messages):
+        return _Sought(sorted(values))
+    values |= {place_key(chain) for chain in chains(request.messages)[-_PROBED:]}
+    last = spoken(request.messages)[: -_PROBED - 1 : -1]
+    return _Sought(sorted(values), [m.print for m in last if m.print])
