@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, told, wait_for
+from scripted import Upstream, ask, body, completion, config_for, echo, http, reply_to, say, serving, told, wait_for
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig, RouteConfig
@@ -29,8 +29,8 @@ def fact(n: int) -> str:
     return f"Depot number {n} ships through gate GATE-{n * 7919:05d}, and its keeper is Keeper-{n * 104729:06d}."
 
 
-def talk(url: str, turns: int) -> list[dict]:
-    messages: list[dict] = []
+def talk(url: str, turns: int, *before: dict) -> list[dict]:
+    messages = [*before]
     for n in range(turns):
         messages.append({"role": "user", "content": fact(n)})
         messages.append(ask(url, body(*messages)).json()["choices"][0]["message"])
@@ -815,6 +815,34 @@ def test_the_oldest_of_many_conversations_loses_nothing_when_it_is_compacted_rig
         with serving(config) as url:
             answer = ask(url, body(*kept, "Which gate does depot number 2 ship through?"))
         assert told(answer)["event"] in LOSSES
+        assert any("GATE-15838" in block for block in blocks(upstream))
+
+
+def test_the_oldest_of_many_conversations_is_found_by_the_summary_that_was_made_of_it_before_a_restart(tmp_path):
+    system = {"role": "system", "content": "You keep the books of the depots."}
+    summary = (
+        "Summary of the talk so far: eight depots were told of in order, with gates and keepers, to be kept in mind."
+    )
+
+    async def answer(got, wire):
+        said = summary if "Summarize" in str(got.data["messages"][-1]["content"]) else reply_to(got)
+        await say(200, completion(said), ("content-type", "application/json"))(got, wire)
+
+    with Upstream(answer) as upstream:
+        config = config_for(upstream, tmp_path, restore=PATIENT)
+        with serving(config) as url:
+            messages = talk(url, 8, system)
+            for n in range(40):
+                ask(url, body(f"How long does a kiln of {n * 17} bricks burn, and what does its fire number {n} eat?"))
+            told_so_far = "\n".join(f"{m['role']}: {m['content']}" for m in messages[1:])
+            task = {"role": "user", "content": f"Summarize what was said, so that it can go on:\n\n{told_so_far}"}
+            assert told(ask(url, body({"role": "system", "content": "You sum up."}, task)))["event"] == "side"
+        with serving(config) as url:
+            shown, asked = (
+                {"role": "user", "content": text} for text in (summary, "Through which gate does depot 2 ship?")
+            )
+            answered = ask(url, body(system, shown, asked))
+        assert told(answered)["event"] == "compacted"
         assert any("GATE-15838" in block for block in blocks(upstream))
 
 

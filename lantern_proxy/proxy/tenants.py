@@ -16,7 +16,7 @@ from lantern_proxy.config import Config, tenant_named
 from lantern_proxy.history.record import Session, chains, place_key, spoken
 from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.session import RECENT_S, WEAK_IDS, Known, Link, forget, link
-from lantern_proxy.session.known import is_named
+from lantern_proxy.session.known import is_named, side_id
 from lantern_proxy.session.recalled import recall
 from lantern_proxy.session_rows import session_of
 from lantern_proxy.turn import Filed, Head, Identity, Request
@@ -246,12 +246,18 @@ async def _at_most(seconds: float, task: "asyncio.Task[None]") -> None:
 
 
 def _rows(archive: Archive, tenant: str, project: str, sought: _Sought | None) -> Iterable[SessionRow]:
+    """The sessions that `sought` leads to (None: those seen last), each with its side calls, or what it belongs to: a
+    summary is an answer of the one and stands in the other."""
     mine = archive.of(tenant)
     if sought is None:
-        return mine.sessions(limit=_RECENT, project=project)
-    ids = dict.fromkeys([*mine.holders(sought.values), *mine.saying(sought.prints, _MOST_BROUGHT)])
-    found = (row for row in map(mine.session, ids) if row is not None and row.project == project)
-    return islice(found, _MOST_BROUGHT)
+        rows = mine.sessions(limit=_RECENT, project=project)
+    else:
+        ids = dict.fromkeys([*mine.holders(sought.values), *mine.saying(sought.prints, _MOST_BROUGHT)])
+        found = (row for row in map(mine.session, ids) if row is not None and row.project == project)
+        rows = [*islice(found, _MOST_BROUGHT)]
+    held = {row.id: row for row in rows}
+    kin = {id for row in rows for id in (row.parent, side_id(row.id))} - held.keys() - {""}
+    return [*rows, *filter(None, map(mine.session, sorted(kin)))]
 
 
 def _named(request: Request, identity: Identity) -> str:
