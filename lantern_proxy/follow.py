@@ -68,7 +68,8 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    base, is_moved, lines, kept, verdict = compared(known, found.session, request, restart=found.restart)
+    beside = compared(known, found.session, request, restart=found.restart)
+    base, _, lines, kept, verdict = beside
     session = as_begun(base, request)
     if found.family and not session.family:
         session = replace(session, family=found.family)
@@ -78,8 +79,7 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
     after = replace(after, before_form=before_form(base, request))
     if verdict.event == "branch":
         after = with_branch(after, base)
-    elif verdict.event == "turn" and is_moved:
-        verdict = dataclasses.replace(verdict, event="branch")
+    verdict = dataclasses.replace(verdict, event=beside.event)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 
 
@@ -96,6 +96,11 @@ class Compared(NamedTuple):
     """For each of `lines` the key under which the session holds it, None when it is new."""
     verdict: Verdict
     """What the request lacks, said of its messages as they came."""
+
+    @property
+    def event(self) -> Event:
+        """What happens with the request: its next turn on another branch is a branch, too."""
+        return "branch" if self.is_moved and self.verdict.event == "turn" else self.verdict.event
 
 
 def compared(known: Known, session: Session, request: Request, *, restart: bool) -> Compared:

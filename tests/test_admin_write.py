@@ -248,6 +248,22 @@ async def noting(got: Got, wire: Wire) -> None:
     await say(200, completion(text), ("content-type", "application/json"))(got, wire)
 
 
+def test_a_turn_on_a_branch_that_was_left_is_previewed_as_what_it_is(url):
+    def said(*texts: str) -> list:
+        messages: list = []
+        for text in texts:
+            messages.append({"role": "user", "content": text})
+            messages.append(ask(url, body(*messages), "sk-of-branches").json()["choices"][0]["message"])
+        return messages
+
+    begun = said("Plan the trip to the quarry, please.", "Which cart is to come along on that trip?")
+    ask(url, body(*begun[:2], {"role": "user", "content": "Which mule is to come along instead?"}), "sk-of-branches")
+    back = body(*begun, {"role": "user", "content": "And who is to drive that cart?"})
+    (tenant,) = {each["tenant"] for each in get(url, "sessions") if each["title"].startswith("Plan the trip")}
+    seen = post(url, "why", {"request": back, "tenant": tenant})
+    assert seen["event"] == told(ask(url, back, "sk-of-branches"))["event"] == "branch"
+
+
 @pytest.mark.parametrize("window_tokens", [0, 4_000])
 def test_a_history_in_one_text_is_previewed_as_it_is_read(tmp_path, window_tokens):
     lines: list[str] = []

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
-from lantern_proxy.compaction import Verdict, whole
-from lantern_proxy.follow import compared
-from lantern_proxy.history.record import Session
+from lantern_proxy.compaction import whole
+from lantern_proxy.follow import Compared, compared
 from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.proxy.restore import room_for
@@ -45,9 +44,7 @@ async def preview_of(
     if making.exception() is not None:
         return Preview(tenant=tenant, session=mine.id, notes=("restore:error",))
     beside = compared(known, mine, request, restart=found.restart)
-    return await asyncio.to_thread(
-        _choose, proxy, making.result(), request, beside.verdict, tenant, project, beside.base
-    )
+    return await asyncio.to_thread(_choose, proxy, making.result(), request, beside, tenant, project)
 
 
 def _read(body: bytes, api: str) -> Request:
@@ -59,14 +56,13 @@ def _read(body: bytes, api: str) -> Request:
 
 
 def _choose(
-    proxy: "Proxy", restorer: "Restorer", request: Request, verdict: Verdict, tenant: str, project: str,
-    session: Session,
+    proxy: "Proxy", restorer: "Restorer", request: Request, beside: Compared, tenant: str, project: str
 ) -> Preview:  # fmt: skip
     from lantern_proxy.restore.ask import Ask
     from lantern_proxy.restore.passed_over import Passed
     from lantern_proxy.restore.present import texts_of
 
-    settings = proxy.config.restore
+    settings, session, verdict = proxy.config.restore, beside.base, beside.verdict
     present, users_text = texts_of(whole(session.head, request))
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned), present=present,
@@ -86,7 +82,7 @@ def _choose(
         blocks += [evidence] if evidence is not None else []
         passed += ask.passed.told
     return Preview(
-        tenant=tenant, session=session.id, event=verdict.event, gone=len(verdict.gone), blocks=tuple(blocks),
+        tenant=tenant, session=session.id, event=beside.event, gone=len(verdict.gone), blocks=tuple(blocks),
         refused=tuple(_refused(proxy, tenant, session.id)), passed=passed, notes=tuple(dict.fromkeys(ask.notes)),
     )  # fmt: skip
 
