@@ -297,14 +297,18 @@ class Restoring:
         if texts is None:
             return
         if spot is not None:
-            there = self._of(key).owed or 0
-            room = room_for(request, self._config.restore.budget_chars, self._config.restore) - there
-            is_whole = await self._add(need, "loss", spot, self._ask(need, texts, room, verdict.summary_in(request)))
-            there += sum(len(block.restored.text) for block in exchange.blocks)
+            ask = self._ask(need, texts, self._loss_room(need), verdict.summary_in(request))
+            is_whole = await self._add(need, "loss", spot, ask)
+            there = (self._of(key).owed or 0) + sum(len(block.restored.text) for block in exchange.blocks)
             self._note(key, owed=None if is_whole else there, late=None)
         if anew is not None:
             room = room_for(request, self._config.restore.question_chars, self._config.restore)
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
+
+    def _loss_room(self, need: _Need) -> int:
+        """Characters that the loss block, or the rest of it, may have."""
+        restore = self._config.restore
+        return room_for(need.request, restore.budget_chars, restore) - (self._of(need.key).owed or 0)
 
     async def _texts_of(self, need: _Need) -> tuple[str, str] | None:
         """All that the request shows the model, and what users say in it: see present.texts_of(). Put together in a
@@ -381,7 +385,7 @@ class Restoring:
             return
         late: Future[_Late] = Future()
         self._note(need.key, late=late)
-        room = room_for(need.request, self._config.restore.budget_chars, self._config.restore) - noted.owed
+        room = self._loss_room(need)
 
         def choose() -> None:
             from lantern_proxy.restore.present import texts_of
@@ -402,13 +406,22 @@ class Restoring:
             return False
         block, passed = late.result()
         if block is not None:
-            if not await asyncio.to_thread(self._still_holds, need.exchange.tenant, block):
+            if not await self._still_fits(need, block):
                 self._note(need.key, late=None)
                 return False
             self._put(need, spot, block)
         need.exchange.passed += passed
         self._note(need.key, owed=None, late=None)
         return True
+
+    async def _still_fits(self, need: _Need, block: Restored) -> bool:
+        """May a block that was chosen for an earlier request go into this one? It may be for another model."""
+        if len(block.text) > self._loss_room(need):
+            return False
+        with suppress(TimeoutError):
+            looking = asyncio.to_thread(self._still_holds, need.exchange.tenant, block)
+            return await asyncio.wait_for(looking, max(0.001, need.left_s()))
+        return False
 
     def _still_holds(self, tenant: str, block: Restored) -> bool:
         """Are all passages of the block as they were: not removed, corrected or marked since?"""
