@@ -19,6 +19,7 @@ from chats import (
     user,
 )
 
+from lantern_proxy.follow import Step
 from lantern_proxy.session import RECENT_S
 
 NEXT = user("And which of them is restarted first?")
@@ -285,3 +286,61 @@ def test_who_joins_a_chat_goes_on_with_it_though_another_had_the_same_last_answe
     rosas = say(group, hours[0]["content"], hours[1]["content"], "rosa")
     assert say(group, "And on Sundays, are you open as well?", "Not at all, I am sorry.", "emil") == rosas
     assert say(group, "Then I come on Monday at ten.", "Gladly, see you then.", "rosa") == rosas
+
+
+# --- what models and programs say to everybody ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["call_0", "functions.run:0"])
+def test_a_number_that_a_model_gave_a_call_names_nobody_who_called_for_something_else(number: str) -> None:
+    """Of Emil's chat nothing was seen yet."""
+    lab, orders = Lab(), {"role": "system", "content": SYSTEM}
+
+    def chat(name: str, code: str) -> list[Wire]:
+        answered = [called(number, "run", of=name), result(number, f"{name} has {code}."), assistant(f"It is {code}.")]
+        return [user(f"I am {name}."), *answered]
+
+    rosas = chat("Rosa", "7731-R")
+    for end in (1, 3):
+        step = lab.ask([orders, *rosas[:end]], tools=("run",))
+        lab.answer(step, rosas[end])
+    shown = [*chat("Emil", "9942-E"), user("Which contract do I have?")]
+    for first in (0, 1):
+        found = lab.ask([orders, *shown[first:]], tools=("run",))
+        assert found.session.id != step.session.id, found.link.why
+    assert lab.ask([orders, *rosas[1:], user("And since when?")], tools=("run",)).session.id == step.session.id
+
+
+GREETING = assistant("Hello! What can I do for you today?")
+
+
+@pytest.mark.parametrize("shows", ["all of it", "the last three messages"])
+def test_a_greeting_that_the_model_says_too_begins_no_window_of_who_heard_it(shows: str) -> None:
+    """It stands in front of each chat, by whom the program was written."""
+    lab, orders, history = Lab(), {"role": "system", "content": SYSTEM}, [GREETING]
+    said = [("My code is 7731-R.", assistant("Noted.")), ("Hello? Are you there?", GREETING)]
+    for text, answer in said if shows == "all of it" else [("Thanks.", said[0][1]), said[1], said[0]]:
+        history.append(user(text))
+        step = lab.ask([orders, *history[-9 if shows == "all of it" else -3 :]])
+        lab.answer(step, answer)
+        history.append(answer)
+    found = lab.ask([orders, GREETING, user("86363568")])
+    assert not any("7731-R" in text for text in lab.texts(found.session.id)), found.link.why
+
+
+def test_documents_in_the_system_prompt_part_no_two_that_end_alike() -> None:
+    """A program finds them for each question anew."""
+    lab, manual = Lab(), f"{SYSTEM} The lamp is red while the line is down, and green when it is up."
+
+    def ask(orders: str, *shown: Wire, answer: str = STOCK) -> Step:
+        step = lab.ask([{"role": "system", "content": orders}, *shown])
+        lab.answer(step, assistant(answer))
+        return step
+
+    some = [user("Where can I park my car?"), assistant("Behind the house, for an hour."), user("And at night?")]
+    ask(manual, some[0], answer=some[1]["content"])
+    ask(SYSTEM, *some, answer="All night.")
+    rosas = ask(manual, user("My code is 7731-R, and the lamp is red."))
+    ask(SYSTEM, user("My code is 9942-E."))
+    step = ask(manual, assistant(STOCK), user("What does the lamp say?"))
+    assert step.session.id != rosas.session.id, step.link.why

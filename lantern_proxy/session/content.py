@@ -10,7 +10,7 @@ from lantern_proxy.history.forms import is_others, shows_system_of
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
-from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, holder_of, ids_of, main_of
+from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, holder_of, ids_of, main_of, numbers_of
 from lantern_proxy.session.passing import is_passing
 from lantern_proxy.session.rivals import (
     decided,
@@ -205,11 +205,12 @@ def _points(known: Known, request: Request) -> dict[str, float]:
     """Session id -> how much speaks for the session: ids, answers that it got, texts that only its user said."""
     answered, asked = defaultdict[str, float](float), defaultdict[str, float](float)
     texts, times = defaultdict[str, set[bytes]](set), Counter[bytes]()
+    numbers = numbers_of(request.messages)
     for i in items_of(request.messages):
         times[i.print] += 1
         if times[i.print] > _REPEATED:
             continue
-        for value in ids_of(i):
+        for value in ids_of(i, numbers):
             _credit(known, answered, _theirs(known, request, known.by_id.get(value, ())), _ID_WEIGHT)
         holders = _theirs(known, request, known.by_answer.get(i.print, ()))
         users = _theirs(known, request, known.by_user.get(i.print, ()))
@@ -294,10 +295,11 @@ def _begins_like(session: Session, request: Request) -> bool:
 
 def is_scanty(known: Known, request: Request, session: Session) -> bool:
     """Did the session get fewer than half of the answers that the request shows?"""
+    numbers = numbers_of(request.messages)
 
     def holds(i: Item) -> bool:
         return session.id in known.by_answer.get(i.print, ()) or any(
-            session.id in known.by_id.get(value, ()) for value in ids_of(i)
+            session.id in known.by_id.get(value, ()) for value in ids_of(i, numbers)
         )
 
     shown = [i for i in items_of(request.messages) if i.role == "assistant" and i.kind in ("text", "call", "ref")]

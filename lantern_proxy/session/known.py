@@ -1,7 +1,7 @@
 """Sessions of one tenant that are in memory, what finds them, and how that is asked. remembered.py fills it."""
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -10,7 +10,7 @@ from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history.record import Session
 from lantern_proxy.history.text import shared_front, terms
-from lantern_proxy.turn import Item
+from lantern_proxy.turn import Item, Message, is_random
 
 Trace = tuple[dict[Any, set[str]], str | bytes]
 """One of the indexes of `Known`, and a key under which it names a session."""
@@ -97,15 +97,26 @@ def named(known: Known, id: str) -> list[str]:
     return [*sorted(known.by_id.get(id, set()).difference(family)), *family]
 
 
-def ids_of(i: Item) -> list[str]:
-    """The keys under which by_id may have an item: ids that its upstream minted, and claims_of() it."""
-    return [*i.ids, *claims_of(i)]
+def ids_of(i: Item, numbers: Container[str]) -> list[str]:
+    """The keys under which by_id may have an item: ids that its upstream minted, and claims_of() it.
+
+    numbers: see numbers_of() the request
+    """
+    return [*(value for value in i.ids if value not in numbers), *claims_of(i)]
+
+
+def numbers_of(messages: Iterable[Message]) -> set[str]:
+    """Ids of the calls in some messages that may be no more than their numbers: alone they prove nothing, nor do they
+    with a result, since what was called for is shown."""
+    return {value for m in messages for call in m.calls for value in call.ids if not is_random(value)}
 
 
 def claims_of(i: Item) -> list[str]:
-    """Keys of a result of a tool, each made of an id and of the result's words. An id that no upstream was seen to mint
-    may come from the client, which may use the same one for everybody; the result is not the same for everybody."""
-    return [f"{value} {i.print.hex()}" for value in i.ids] if i.kind == "result" else []
+    """Keys of a call or of a result of a tool, each made of an id and of what is called for, or of the result's words.
+
+    Some models number their calls, and an id that no upstream was seen to mint may come from the client, which may use
+    the same one for everybody; what is called for, and what comes of it, is not the same for everybody."""
+    return [f"{value} {i.print.hex()}" for value in i.ids] if i.kind in ("call", "result") else []
 
 
 def side_id(parent: str, agent: str = "") -> str:
@@ -132,6 +143,13 @@ def holders_of(known: Known, sids: Iterable[str]) -> set[str]:
 def receivers_of(known: Known, items: Iterable[Item]) -> set[str]:
     """Ids of the sessions that got one of these items in an answer."""
     return {sid for i in items for sid in known.by_answer.get(i.print, ())}
+
+
+def is_greeting(known: Known, items: Iterable[Item]) -> bool:
+    """Did a conversation begin with one of these, said by nobody's upstream? A program may greet everybody in the words
+    in which its model does."""
+    prints = {i.print for i in items}
+    return any(not prints.isdisjoint(s.opening) for s in known.sessions.values())
 
 
 def heard(known: Known, print: bytes) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, mostly_equal
-from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of, is_greeting, numbers_of
 from lantern_proxy.session.shown import end_of_shown, prints_of, said_of, shown_and_asked
 from lantern_proxy.turn import Message, Request, plain
 
@@ -21,11 +21,13 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     """Does a request share no more with a conversation than bots say to many: one phrase, or less than it shows of
     others, and neither its last answer, unless something else was asked before it, nor its summary?"""
     shown = [m for m in spoken(request.messages[: end_of_shown(request.messages)]) if m.print]
-    items = [i for m in shown for i in m.items]
-    if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i)):
+    items, numbers = [i for m in shown for i in m.items], numbers_of(shown)
+    if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i, numbers)):
         return False
     if any(i.kind != "text" and session.id in holders_of(known, heard(known, i.print)) for i in items):
         return False  # a call, a compaction item: nobody says those to all
+    if len(shown) == 1 and is_greeting(known, items):
+        return True
     last = last_answer(session)
     said, asked = known.said.get(session.id, {}), _asked_last(session)
     for at, m in enumerate(shown):

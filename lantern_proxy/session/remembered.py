@@ -154,11 +154,15 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
         _begin(known, text, main)
     for i in entry.message.items:
         for value in i.ids:
-            if entry.produced or value in known.by_id:
+            is_minted = entry.produced or value in known.by_id
+            if is_minted:
                 _name(known.by_id, value, session.id, known.traces)
-            elif is_random(value) and specifics(i.text[:NAMED_CHARS]):
-                for claim in claims_of(i):
-                    _name(known.by_id, claim, session.id, known.traces)
+            if i.kind == "call":
+                claims = is_minted and not is_random(value)
+            else:
+                claims = not is_minted and is_random(value) and bool(specifics(i.text[:NAMED_CHARS]))
+            for claim in claims_of(i) if claims else ():
+                _name(known.by_id, claim, session.id, known.traces)
         if entry.produced and i.kind in ("text", "call", "compaction"):
             _index_produced(known, session, main, i)
         elif i.kind in ("text", "result") and i.role in ("user", "tool") and not session.side:

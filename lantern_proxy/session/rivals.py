@@ -5,19 +5,21 @@ since the one must not get what the other said.
 """
 
 from collections.abc import Collection, Iterable, Sequence, Set
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, islice, takewhile
 
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, before_answer, goes_on, items_of, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.known import (
+    CANDIDATES,
     PROBE_CHARS,
     Known,
     heard,
     holders_of,
     ids_of,
     is_said_once,
+    numbers_of,
     quoted,
     receivers_of,
     side_of,
@@ -112,7 +114,8 @@ def under_prompt(known: Known, sessions: Sequence[Session], request: Request) ->
     same = [s for s in sessions if s.system == system]
     if not same or request.person:
         return same or [*sessions]
-    varies = any(len(s.system_keys) > 1 for s in same)
+    varied = (s for s in reversed(known.sessions.values()) if len(s.system_keys) > 1)
+    varies = any(shows_system_of(s, request) for s in islice(varied, CANDIDATES))
 
     def may_have(s: Session) -> bool:
         is_young = s.opening.issuperset(i.print for i in items_of(e.message for e in before_answer(s)))
@@ -154,7 +157,9 @@ def _without_summary(
 
 def held_ids(known: Known, session: Session, request: Request) -> int:
     """How many of the ids in a request were seen in a session."""
-    return sum(session.id in known.by_id.get(value, ()) for i in items_of(request.messages) for value in ids_of(i))
+    numbers = numbers_of(request.messages)
+    named = (value for i in items_of(request.messages) for value in ids_of(i, numbers))
+    return sum(session.id in known.by_id.get(value, ()) for value in named)
 
 
 def _begun(session: Session, request: Request) -> int:
@@ -244,7 +249,8 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 
 def _got(known: Known, answer: Message, request: Request) -> list[Session]:
     """Conversations that got an answer, in words or as a call, but for other people's."""
-    named = (known.by_id.get(value, ()) for call in answer.calls for value in call.ids)
+    numbers = numbers_of((answer,))
+    named = (known.by_id.get(value, ()) for call in answer.calls for value in ids_of(call, numbers))
     return _candidates(known, receivers_of(known, answer.items).union(*named), request)
 
 
@@ -292,8 +298,9 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
 def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:
     """Texts and ids of messages that some conversations hold, or their side calls, and which."""
     found: dict[bytes | str, Collection[str]] = {}
+    numbers = numbers_of(messages)
     for i in items_of(messages):
-        found |= {value: holders_of(known, known.by_id[value]) for value in ids_of(i) if value in known.by_id}
+        found |= {value: holders_of(known, known.by_id[value]) for value in ids_of(i, numbers) if value in known.by_id}
         holders = heard(known, i.print)
         if holders and breadth(plain(i.text)) >= PROBE_CHARS:
             found[i.print] = holders_of(known, holders)

@@ -15,7 +15,7 @@ from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, shows_task, told_steps
 from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.session.known import CANDIDATES, Known, is_said_once, quoted, receivers_of, searched
+from lantern_proxy.session.known import CANDIDATES, Known, is_greeting, is_said_once, quoted, receivers_of, searched
 from lantern_proxy.session.linked import DELEGATED, PASTED, Link
 from lantern_proxy.session.passed_on import is_delegated
 from lantern_proxy.session.pasted import is_pasted
@@ -198,7 +198,7 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
     if len(said) != 2:
         return None
     got = receivers_of(known, said[0].items)
-    if len(got) != 1:
+    if len(got) != 1 or is_greeting(known, said[0].items):
         return None
     s = known.sessions[got.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
