@@ -1,0 +1,168 @@
+"""What a model's own words become elsewhere: tasks of agents, plans that are passed on, histories told again."""
+
+import dataclasses
+import json
+
+import pytest
+from chats import SYSTEM, Lab, Wire, assistant, called, parts, user
+
+from lantern_proxy.history.record import Session
+from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
+from lantern_proxy.session.retold import is_retold
+from lantern_proxy.session.words import begins_anew
+from lantern_proxy.turn import Request
+from lantern_proxy.wire import chat
+
+PLAN = (
+    "Plan: move the burst of the rate limiter into its own file, then the retry policy, then the nightly backup. "
+    "Go on. Do not touch the invoice export before Thursday, since the audit of the second quarter reads it."
+)
+ASKED = (
+    "How is the burst of the limiter set?", "And the retry policy of the gateway?", "Where is the backup kept?",
+    "Who reads the invoice export?",
+)  # fmt: skip
+REMINDED = "<system-reminder>It is Monday.</system-reminder>"
+OTHER = "You are Ada, who knows her way about in houses, and you answer in one sentence, however long the question is."
+
+
+def request(*said: Wire, system: str = SYSTEM, tools: tuple[str, ...] = ("task",)) -> Request:
+    offered = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
+    body: Wire = {"model": "m", "messages": [{"role": "system", "content": system}, *said], "tools": offered}
+    return chat.read(json.dumps(body).encode())
+
+
+def planned(*, passed: bool = True) -> tuple[Lab, Session]:
+    """A conversation whose model passed a plan to a tool, or wrote it as its answer."""
+    lab, history = Lab(), list[Wire]()
+    for text in ASKED:
+        history.append(user(text))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history], tools=("task",))
+        answer = assistant("It is set by hand.")
+        if text == ASKED[-1]:
+            answer = called(lab.call_id(), "task", prompt=PLAN) if passed else assistant(PLAN)
+        lab.answer(step, answer)
+        history.append(answer)
+    return lab, lab.known.sessions[step.session.id]
+
+
+# --- tasks of agents ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_task"),
+    [
+        ([user(PLAN)], True),
+        ([user(f"Your task: {PLAN}")], True),
+        ([parts(REMINDED, PLAN)], True),
+        ([user(PLAN[109:])], True),
+        ([user(PLAN[:12])], False),
+        ([user(PLAN), assistant("Done."), user("And now the invoice export.")], False),
+        ([assistant(PLAN)], False),
+    ],
+)
+def test_a_task_is_what_the_model_passed_to_a_tool_or_a_part_of_it(shown: list[Wire], is_task: bool) -> None:
+    lab, session = planned()
+    assert is_delegated(lab.known, session, request(*shown)) is is_task
+
+
+@pytest.mark.parametrize(
+    ("shown", "how", "id_of", "is_passed"),
+    [
+        ([user(f"Here is my plan. {PLAN}")], {}, "", True),
+        ([user(f"Here is my plan. {PLAN}")], {}, "own", True),
+        ([user(f"Here is my plan. {PLAN}")], {}, "parent", False),
+        ([user(PLAN)], {}, "", False),
+        ([user(f"Here is my plan. {PLAN}")], {"system": OTHER}, "", False),
+        ([user(f"Here is my plan. {PLAN}")], {"tools": ("read",)}, "", False),
+        ([user(f"Do this. {PLAN}"), assistant("Yes."), user("Go on.")], {"system": OTHER}, "own", True),
+        ([user(f"Do this. {PLAN}"), assistant("Yes."), user("No, as I said: " + PLAN)], {}, "own", False),
+        ([assistant(PLAN)], {}, "own", False),
+    ],
+)
+def test_who_passes_on_a_plan_begins_a_conversation_and_a_sub_agent_does_not(
+    shown: list[Wire], how: Wire, id_of: str, is_passed: bool
+) -> None:
+    lab, parent = planned()
+    assert is_passed_on(lab.known, parent, request(*shown, **how), id_of=id_of) is is_passed  # type: ignore[arg-type]
+
+
+WHOLE = "How the limiter's burst is set, what the retry policy of the gateway is, and where the backup is kept."
+
+
+@pytest.mark.parametrize(
+    ("shown", "how", "is_taken"),
+    [
+        ([user(WHOLE), assistant("I see."), user("Then begin with the gateway, please.")], {}, True),
+        ([user(WHOLE), assistant("I see."), user("Then begin with the gateway, please.")], {"system": OTHER}, False),
+        ([user(WHOLE), assistant("I see."), user("Then begin with the gateway, please.")], {"tools": ("read",)}, False),
+        ([user(WHOLE), user("Then begin with the gateway, please.")], {}, False),
+        ([user("Which time is it?"), assistant("Ten."), user("Then begin with the gateway, please.")], {}, False),
+        ([user(WHOLE), assistant("I see."), user(f"{PLAN} That was all of it.")], {}, False),
+        ([user(WHOLE), assistant("I see."), user(PLAN[:60])], {}, False),
+    ],
+)
+def test_a_user_takes_over_a_thread_in_which_all_was_told_and_says_something_new(
+    shown: list[Wire], how: Wire, is_taken: bool
+) -> None:
+    lab, parent = planned()
+    assert is_taken_over(lab.known, parent, request(*shown, **how)) is is_taken
+
+
+def test_nobody_takes_over_a_thread_of_who_had_said_one_thing() -> None:
+    lab = Lab()
+    step = lab.ask([{"role": "system", "content": SYSTEM}, user("How is the burst set?")], tools=("task",))
+    lab.answer(step, called(lab.call_id(), "task", prompt=PLAN))
+    shown = request(user(PLAN), assistant("Yes."), user("Then begin with the gateway, please."))
+    assert not is_taken_over(lab.known, lab.known.sessions[step.session.id], shown)
+
+
+# --- told again -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_it"),
+    [
+        ([user(PLAN), user("Where do I begin?")], True),
+        ([user(f"Before: {PLAN} Where do I begin?")], True),
+        ([user(f"It is set by hand. {PLAN} Where do I begin?")], True),
+        ([user(f"A friend of mine has written this draft: {PLAN} Where do I begin?")], False),
+    ],
+)
+def test_an_answer_in_front_of_the_question_was_a_summary_and_one_that_is_introduced_is_a_draft(
+    shown: list[Wire], is_it: bool
+) -> None:
+    lab, session = planned(passed=False)
+    assert is_retold(lab.known.said[session.id], session, request(*shown)) is is_it
+
+
+def test_nothing_is_retold_of_a_session_that_shows_nothing() -> None:
+    lab, session = planned(passed=False)
+    empty = Session(id="ses_9", api="chat", system=session.system, tools=session.tools, answered=True)
+    assert not is_retold(lab.known.said[session.id], empty, request(user(PLAN), user("Where do I begin?")))
+
+
+# --- a run's next conversation --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "anew"),
+    [
+        ([user("Where can I park my car?")], True),
+        ([user("Where can I park my car?"), user("It is a long one.")], False),
+        ([assistant("You can park your car behind the house.")], False),
+        ([user(REMINDED)], False),
+        ([user("So far we spoke of parking.")], False),
+        ([user(f"{PLAN.lower()} Where can I park my car?")], True),
+        ([user(f"{PLAN} Where can I park my car?")], False),
+    ],
+)
+def test_a_conversation_begins_with_one_text_that_tells_nothing_of_another(shown: list[Wire], anew: bool) -> None:
+    lab, session = planned(passed=False)
+    assert begins_anew(lab.known, [session], request(*shown)) is anew
+
+
+def test_what_is_added_to_what_the_upstream_holds_begins_nothing() -> None:
+    lab, session = planned(passed=False)
+    assert begins_anew(lab.known, [session], request(user("Where can I park?")))
+    added = dataclasses.replace(request(user("Where can I park?")), delta=True)
+    assert not begins_anew(lab.known, [session], added)
