@@ -1,0 +1,241 @@
+"""What links by words and by texts in texts rests on: each condition alone, where nothing else decides."""
+
+import dataclasses
+import json
+
+import msgspec
+import pytest
+from chats import SYSTEM, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
+
+from lantern_proxy.history import begin
+from lantern_proxy.history.former import begins_behind, is_let_go
+from lantern_proxy.history.forms import form_among, in_form, is_others
+from lantern_proxy.history.record import Entry, Form, Session
+from lantern_proxy.history.script import as_told, line_of, parted, script_of
+from lantern_proxy.session import forget, link, remember
+from lantern_proxy.session.known import Known
+from lantern_proxy.session.pasted import is_told
+from lantern_proxy.session.script import is_own
+from lantern_proxy.session.wishes import is_result_to_shorten, is_summary_call, is_task_about
+from lantern_proxy.turn import Identity, Request
+from lantern_proxy.wire import chat
+
+ORDERS: Wire = {"role": "system", "content": SYSTEM}
+OTHER = "You are Ada, who knows her way about in houses, and you answer in one sentence, however long the question is."
+IMAGE: Wire = {
+    "role": "user",
+    "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0"}}],
+}
+NEXT = user("And which of them is restarted first?")
+
+
+def request(*said: Wire, tools: tuple[str, ...] = ()) -> Request:
+    offered = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
+    return chat.read(json.dumps({"model": "m", "messages": said, **({"tools": offered} if tools else {})}).encode())
+
+
+# --- a summary that only claims to be one -----------------------------------------------------------------------------
+
+CLAIMED = user("Summary of the conversation so far: " + summary_of("zephyr", 4))
+
+
+@pytest.mark.parametrize("orders", [SYSTEM, OTHER])
+def test_a_claimed_summary_is_of_a_conversation_under_its_system_prompt(orders: str) -> None:
+    talk = Chat(Lab())
+    for said, answer in turns("zephyr", 4):
+        talk.turn(said, answer)
+    step = talk.lab.ask([{"role": "system", "content": orders}, CLAIMED, NEXT])
+    assert (step.session.id == talk.session) is (orders == SYSTEM), step.link.why
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_of_two_who_said_the_same_a_claimed_summary_is_that_of_whose_key_of_the_cache_it_has(which: int) -> None:
+    lab, sessions = Lab(), []
+    for key in ("rosa", "emil"):
+        history: list[Wire] = []
+        for said, answer in turns("zephyr", 4):
+            history.append(user(said))
+            step = lab.ask([ORDERS, *history], prompt_cache_key=key)
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+        sessions.append(step.session.id)
+    step = lab.ask([ORDERS, CLAIMED, NEXT], prompt_cache_key=("rosa", "emil")[which])
+    assert step.session.id == sessions[which], step.link.why
+
+
+def test_a_claimed_summary_counts_where_conversations_open_with_two_texts() -> None:
+    lab, history = Lab(), [user("Documents of the project are below."), user("Answer from them alone, please.")]
+    for said, answer in turns("zephyr", 4):
+        history.append(user(said))
+        step = lab.ask([ORDERS, *history])
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+    found = lab.ask([ORDERS, CLAIMED, NEXT])
+    assert found.session.id == step.session.id, found.link.why
+
+
+# --- texts in a text --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "text", "told"),
+    [
+        ("Is it?", "It is.", "User: Is it? Bot: It is.", True),
+        ("Is it?", "It is.", "So I said to him: well, is this so? Is it? Bot: It is.", False),
+        ("ok", "It is.", "User: a book Bot: It is.", False),
+        ("", "It is.", "User: Bot: It is.", False),
+    ],
+)
+def test_an_exchange_is_told_where_both_stand_behind_their_names(
+    asked: str, answer: str, text: str, told: bool
+) -> None:
+    assert is_told([(asked, answer)], [text]) is told
+
+
+def test_a_line_that_another_session_has_is_no_sessions_own() -> None:
+    lab = Lab()
+    line = "Human: my customer number is 7731-R, as I said"
+    for front in ("", "Earlier it was said that all is well.\n"):
+        step = lab.ask([user(f"{front}{line}\nAI:")])
+        lab.answer(step, assistant("Noted."))
+    first, last = lab.known.sessions.values()
+    assert not is_own(lab.known, first, line)
+    forget(lab.known, last.id)
+    assert is_own(lab.known, first, line)
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ([user("Human: Hello\nAI:")], "Human: Hello\nAI:"),
+        ([ORDERS, user("Human: Hello\nAI:")], "Human: Hello\nAI:"),
+        ([user("Human: Hello\nAI:"), user("Human: Are you there?")], ""),
+        ([assistant("Human: Hello\nAI:")], ""),
+        ([IMAGE], ""),
+        ([parts("Human: Hello", "AI:")], ""),
+    ],
+)
+def test_a_script_is_the_only_text_of_its_user(said: list[Wire], text: str) -> None:
+    assert script_of(request(*said)) == text
+
+
+def test_a_text_that_waits_for_a_name_but_gives_none_has_no_line() -> None:
+    assert line_of("Human: Hello\nAI:") == "Human: Hello"
+    assert line_of("please go on with it AI:") == ""
+    for bare in ("please go on with it", "Human: Hello\nAI:"):
+        assert parted(request(user(bare))) == request(user(bare))
+
+
+def test_only_a_request_that_shows_all_is_told_by_a_system_prompt() -> None:
+    told = request({"role": "system", "content": "AI: Good day.\nHuman: Hello\nAI:"})
+    assert as_told(told).messages[-1].role == "user"
+    added = dataclasses.replace(told, delta=True)
+    assert as_told(added) is added
+    empty = dataclasses.replace(told, messages=())
+    assert as_told(empty) is empty
+
+
+# --- what is wished for -----------------------------------------------------------------------------------------------
+
+LONG = "The burst of the rate limiter is forty, the retry policy waits two seconds, and the backup is kept for a month."
+SUMMARISE = "Summarize the conversation for a colleague: "
+
+
+@pytest.mark.parametrize("about", [LONG, "The weather is fine."])
+def test_a_summary_of_an_only_turn_is_wished_with_what_was_said_in_it(about: str) -> None:
+    session = Session(id="ses_1", api="chat", tools=frozenset({"run"}), turn=1)
+    assert is_task_about({LONG: "user"}, session, request(user(SUMMARISE + about))) is (about == LONG)
+
+
+@pytest.mark.parametrize("who", ["tool", "user"])
+def test_a_result_is_to_be_shortened_and_nothing_else(who: str) -> None:
+    session = Session(id="ses_1", api="chat", tools=frozenset({"run"}))
+    orders = {"role": "system", "content": "You summarize the output of tools."}
+    assert is_result_to_shorten({LONG: who}, session, request(orders, user(LONG))) is (who == "tool")
+
+
+@pytest.mark.parametrize("shown", [[ORDERS], []])
+def test_who_says_nothing_wishes_for_no_summary(shown: list[Wire]) -> None:
+    assert not is_summary_call(request(*shown), Session(id="ses_1", api="chat"), {})
+
+
+# --- forms and former states ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of", "now", "others"), [("a", "b", True), ("a", "a", False), ("a", "", False), ("", "b", False)]
+)
+def test_a_session_is_anothers_where_both_are_named(of: str, now: str, others: bool) -> None:
+    asked = dataclasses.replace(request(NEXT), person=now)
+    assert is_others(Session(id="ses_1", api="chat", person=of), asked) is others
+
+
+def test_a_form_without_a_system_prompt_is_that_of_a_request_without_one() -> None:
+    bare = Form("", frozenset())
+    assert form_among([bare], request(NEXT)) is bare
+    assert form_among([bare], request(ORDERS, NEXT)) is None
+
+
+@pytest.mark.parametrize(("used", "offered"), [((), ()), ((), ("run",)), (("run",), ("run",)), (("run",), ())])
+def test_an_imported_session_with_calls_is_not_in_the_form_of_a_request_without_tools(
+    used: tuple[str, ...], offered: tuple[str, ...]
+) -> None:
+    session = Session(id="ses_1", api="chat", tools=frozenset(used), imported=True)
+    asked = request({"role": "system", "content": OTHER}, NEXT, tools=offered)
+    assert (in_form(session, asked).system == OTHER) is bool(offered or not used)
+
+
+def stored(*said: tuple[Wire, str]) -> Session:
+    """A session whose upstream stored its answers: its messages, and what each answer was called."""
+    made = [(request(m).messages[0], name) for m, name in said]
+    head = [Entry(str(n), m, m.role == "assistant", names=(name,) if name else ()) for n, (m, name) in enumerate(made)]
+    return Session(id="ses_1", api="responses", head=tuple(head), answered=True)
+
+
+def test_others_begin_behind_a_first_answer_and_not_behind_a_call() -> None:
+    then = ((NEXT, ""), (assistant("The first."), "resp_2"))
+    assert begins_behind(stored((user("Read this."), ""), (assistant("I did."), "resp_1"), *then), "resp_1")
+    call, found = called("call_1", "read", path="a"), result("call_1", "It is empty.")
+    assert not begins_behind(stored((user("Read."), ""), (call, "resp_1"), (found, ""), *then[1:]), "resp_1")
+
+
+@pytest.mark.parametrize("named", ["resp_1", ""])
+def test_an_answer_is_let_go_where_the_first_one_has_its_name_still(named: str) -> None:
+    session = stored(
+        (user("Read this."), ""), (assistant("I did."), named), (NEXT, ""), (assistant("The first."), "resp_3")
+    )
+    assert is_let_go(session, "resp_2") is bool(named)
+    assert not is_let_go(session, "resp_3")
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_like_a_session_that_left_memory_is_linked_without_it() -> None:
+    """Its side call is known still, and so is how its texts begin."""
+    talk = Chat(Lab())
+    for said, answer in turns("zephyr", 3):
+        talk.turn(said, answer)
+    talk.summarise("transcript under another system prompt", summary_of("zephyr", 3))
+    forget(talk.lab.known, talk.session)
+    for shown in (
+        [*talk.history, NEXT],
+        [talk.history[-1], NEXT],
+        [talk.history[0], assistant("Well."), NEXT],
+        [CLAIMED],
+    ):
+        found = link(talk.lab.known, request(ORDERS, *shown), Identity(), talk.lab.now)
+        assert found.session is None or found.session.id != talk.session
+
+
+@pytest.mark.parametrize(("chars", "count"), [(10, 530), (1_500_000, 17)])
+def test_a_session_that_waits_for_its_answer_stays_in_memory(chars: int, count: int) -> None:
+    known = Known()
+    for n in range(count):
+        asked = request(user(f"{n} " + "a" * chars))
+        session = begin(asked, session_id=f"ses_{n}", now=float(n))
+        entry = Entry(f"k{n}", asked.messages[0], False)
+        remember(known, msgspec.structs.replace(session, head=(entry,)))
+        known.in_flight["ses_0"] = 1
+    assert "ses_0" in known.sessions and "ses_1" not in known.sessions
+    assert f"ses_{count - 1}" in known.sessions
