@@ -237,5 +237,4 @@ def test_a_session_that_waits_for_its_answer_stays_in_memory(chars: int, count: 
         entry = Entry(f"k{n}", asked.messages[0], False)
         remember(known, msgspec.structs.replace(session, head=(entry,)))
         known.in_flight["ses_0"] = 1
-    assert "ses_0" in known.sessions and "ses_1" not in known.sessions
-    assert f"ses_{count - 1}" in known.sessions
+    assert {"ses_0", "ses_1", f"ses_{count - 1}"} & known.sessions.keys() == {"ses_0", f"ses_{count - 1}"}
