@@ -328,6 +328,26 @@ def test_a_greeting_that_the_model_says_too_begins_no_window_of_who_heard_it(sho
     assert not any("7731-R" in text for text in lab.texts(found.session.id)), found.link.why
 
 
+def test_who_was_asked_something_beside_it_ends_in_what_was_said_before_that() -> None:
+    """Its client has the next speaker chosen, without the tools of its turns."""
+    lab, sessions = Lab(), set[str]()
+    for code in ("9942-E", "7731-R"):
+        history: list[Wire] = []
+        for said, answer in ((f"My code is {code}.", "Noted."), HOURS, ("Thanks a lot!", STOCK)):
+            history.append(user(said))
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *history], tools=("run",))
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+        sessions.add(step.session.id)
+        if code == "9942-E":
+            aside = lab.ask([{"role": "system", "content": SYSTEM}, *history, user("Who speaks next?")])
+            lab.answer(aside, assistant("The customer."))
+            assert aside.session.id in sessions
+    shown = [{"role": "system", "content": SYSTEM}, *history[-3:], user("Which code do I have?")]
+    found = lab.ask(shown, tools=("run",))
+    assert found.session.id not in sessions, found.link.why
+
+
 def test_documents_in_the_system_prompt_part_no_two_that_end_alike() -> None:
     """A program finds them for each question anew."""
     lab, manual = Lab(), f"{SYSTEM} The lamp is red while the line is down, and green when it is up."

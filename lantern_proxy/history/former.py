@@ -8,7 +8,7 @@ A branch may be taken up again, in turn with the one that took its place: a clon
 What was said on one is none of the other's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import dropwhile, pairwise, takewhile
 
 from msgspec.structs import replace
@@ -41,6 +41,11 @@ def without_aside(session: Session, request: Request) -> Session:
     left = {e.key: e.message.print for e in session.head if e.key not in before.keys and e.message.print not in shown}
     asides = {**session.asides, form: session.asides.get(form, 0) + 1}
     return replace(_gone_back(session, before, left), asides=dict([*asides.items()][-_FORMS:]))
+
+
+def states_of(session: Session) -> Sequence[Session]:
+    """The states in which a request may go on with a session: as it is, on a branch, before what may be an aside."""
+    return (session, *session.forks, *([session.before_form] if session.before_form else []))
 
 
 def before_form(session: Session, request: Request) -> Session | None:

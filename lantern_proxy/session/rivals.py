@@ -7,6 +7,7 @@ since the one must not get what the other said.
 from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import dropwhile, islice, takewhile
 
+from lantern_proxy.history.former import states_of
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, before_answer, goes_on, items_of, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
@@ -200,7 +201,7 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
     shown, _ = shown_and_asked(request)
     if [m.role for m in shown[-2:]] != ["user", "assistant"] or session.side or held_ids(known, session, request):
         return []
-    own = max(run_in(state, shown) for state in (session, *session.forks))
+    own = max(run_in(state, shown) for state in states_of(session))
     if own == len(shown):
         return []
     got = _candidates(known, receivers_of(known, shown[-1].items), request)
@@ -228,7 +229,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         end -= 1
         got = _got(known, messages[end], request) if messages[end].role == "assistant" else []
     shown, asked = said_of(messages[: end + 1]), said_of(messages)
-    got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in (s, *s.forks))]
+    got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in states_of(s))]
     if not got:
         return False
     told = {m.print for m in shown if m.role == "user"}
@@ -237,7 +238,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         """Does it end in some of that? And how well it fits, the best is the largest."""
         left, said = _without_summary(known, s, shown, asked)
         is_told = is_summed_up(known, s, request)
-        lacks, ends = max(_place_in(state, left, said, is_told) for state in (s, *s.forks))
+        lacks, ends = max(_place_in(state, left, said, is_told) for state in states_of(s))
         held = len(told.intersection(prints_of(e.message for e in s.head)))
         return ends, (lacks, ends, is_told, held_ids(known, s, request), s.family in weak, held)
 
