@@ -348,6 +348,26 @@ def test_who_was_asked_something_beside_it_ends_in_what_was_said_before_that() -
     assert found.session.id not in sessions, found.link.why
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("shown", [2, 3, 4])
+def test_who_was_not_answered_ends_in_what_was_said_before_that(shown: int, keeps: bool) -> None:
+    """An upstream was busy; some clients keep the question, others drop it."""
+    lab, sessions = Lab(), set[str]()
+    for code in ("9942-E", "7731-R"):
+        history: list[Wire] = []
+        for said, answer in ((f"My code is {code}.", "Noted."), ("Thanks a lot!", STOCK), HOURS):
+            history.append(user(said))
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *history])
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+        sessions.add(step.session.id)
+    history.append(user("And on Sundays?"))
+    lab.fail(lab.ask([{"role": "system", "content": SYSTEM}, *history]))
+    asked = [*(history if keeps else history[:-1]), user("Which code do I have?")]
+    found = lab.ask([{"role": "system", "content": SYSTEM}, *asked[-1 - shown :]])
+    assert found.session.id not in {*sessions} - {step.session.id}, found.link.why
+
+
 def test_documents_in_the_system_prompt_part_no_two_that_end_alike() -> None:
     """A program finds them for each question anew."""
     lab, manual = Lab(), f"{SYSTEM} The lamp is red while the line is down, and green when it is up."

@@ -44,8 +44,13 @@ def without_aside(session: Session, request: Request) -> Session:
 
 
 def states_of(session: Session) -> Sequence[Session]:
-    """The states in which a request may go on with a session: as it is, on a branch, before what may be an aside."""
-    return (session, *session.forks, *([session.before_form] if session.before_form else []))
+    """The states in which a request may go on with a session: as it is, on a branch, before what may be an aside, and
+    behind its last answer where what was asked since may have failed."""
+    former = [session.before_form] if session.before_form else []
+    if not session.answered:
+        heard = [*dropwhile(lambda e: not e.produced, reversed(session.head))][::-1]
+        former += [replace(session, head=tuple(heard), answered=True)] if heard else []
+    return (session, *session.forks, *former)
 
 
 def before_form(session: Session, request: Request) -> Session | None:
