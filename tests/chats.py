@@ -19,7 +19,7 @@ from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import as_told
 from lantern_proxy.session import Known
 from lantern_proxy.session.recalled import recall
-from lantern_proxy.turn import Answer, Api, Filed, Head, is_random
+from lantern_proxy.turn import Answer, Api, Filed, Head, Request, is_random
 from lantern_proxy.wire import chat as wire
 from lantern_proxy.wire.headers import identity
 
@@ -67,13 +67,17 @@ class Lab:
     def ask(self, messages: Sequence[Wire], *, tools: Iterable[str] = (), headers: Mapping[str, str] | None = None,
             **body: Any) -> Step:  # fmt: skip
         """One request, as its client would send it."""
-        if self.restarts:
-            self.restart()
         offered = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
         data: Wire = {"model": "m", "messages": list(messages), **({"tools": offered} if offered else {}), **body}
         read = wire.read(json.dumps(data, ensure_ascii=False).encode())
-        request = as_told(replace(read, api=self.api))
+        return self.take(replace(read, api=self.api), headers)
+
+    def take(self, request: Request, headers: Mapping[str, str] | None = None) -> Step:
+        """One request, as it was read."""
+        if self.restarts:
+            self.restart()
         self.now += 5
+        request = as_told(request)
         step = follow(self.known, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
         self._keep(step.session, step.filed)
         self.kept[step.session.id].names += [step.link.family] if step.link.family and not step.link.side else []
@@ -82,10 +86,12 @@ class Lab:
     def answer(self, step: Step, *messages: Wire, complete: bool = True) -> tuple[Filed, ...]:
         """The upstream's answer to the request of `step`, one message a choice; not `complete` when it broke off."""
         found = {"id": f"chatcmpl-{next(self._calls)}", "choices": [{"message": m} for m in messages]}
+        data = json.dumps(found, ensure_ascii=False).encode()
+        return self.told(step, wire.read_answer(data, streamed=False, complete=complete))
+
+    def told(self, step: Step, answer: Answer) -> tuple[Filed, ...]:
+        """The upstream's answer to the request of `step`, as it was read."""
         self.now += 1
-        answer: Answer = wire.read_answer(
-            json.dumps(found, ensure_ascii=False).encode(), streamed=False, complete=complete
-        )
         session, filed = reply(self.known, step.session, answer, now=self.now)
         assert session is not None
         self._keep(session, filed)

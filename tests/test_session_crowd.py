@@ -1,11 +1,14 @@
-"""Bots whose users share one key and hear the same answers; `scripts/crowd` plays as many as you like."""
+"""Bots whose users share one key and hear the same answers; scripts/crowd and strangers.py play as many as you like."""
 
 import pytest
+import strangers
 from crowd import VIEWS, draw, play, total
 
 import lantern_proxy.session
 
 BOTS = range(150)
+PROGRAMS = {False: range(150, 210), True: range(195, 215)}
+"""Without restarts and with them."""
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -17,10 +20,21 @@ def test_no_user_of_a_bot_gets_what_another_one_said_and_most_get_what_they_said
     assert counts["found"] >= 0.45 * counts["lost"] > 0
 
 
+@pytest.mark.parametrize("restarts", PROGRAMS)
+def test_no_user_of_a_program_gets_what_another_one_said_whatever_it_shows_and_whomever_it_names(
+    restarts: bool,
+) -> None:
+    found = {n: strangers.play(strangers.draw(n), restarts=restarts) for n in PROGRAMS[restarts]}
+    assert [f"python -m strangers --story --programs {n}" for n in found if found[n].counts["strangers"]] == []
+    counts = total(found.values())
+    assert counts["found"] >= 0.4 * counts["lost"] > 0
+
+
 def test_where_contests_are_decided_by_chance_strangers_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the players above could."""
     monkeypatch.setattr(lantern_proxy.session, "is_contested", lambda *_, **__: False)
-    assert total(play(draw(bot)) for bot in BOTS)["strangers"] > 0
+    assert any(play(draw(bot)).counts["strangers"] for bot in BOTS)
+    assert any(strangers.play(strangers.draw(n)).counts["strangers"] for n in (181, *PROGRAMS[False]))
 
 
 def test_the_same_number_is_the_same_bot_with_the_same_chats() -> None:

@@ -368,6 +368,26 @@ def test_who_was_not_answered_ends_in_what_was_said_before_that(shown: int, keep
     assert found.session.id not in {*sessions} - {step.session.id}, found.link.why
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_examples_that_a_side_call_read_over_lead_to_nobody_after_a_restart_either(restarts: bool) -> None:
+    """They stand in front of each chat, and its messages are sorted with them, up to the last answer."""
+    lab, orders, sort = (
+        Lab(),
+        {"role": "system", "content": SYSTEM},
+        {"role": "system", "content": "Say: hours or other."},
+    )
+    lab.restarts = restarts
+    examples = [user(HOURS[0]), assistant(HOURS[1]), user("Can I park there?"), assistant("Yes, behind the house.")]
+    history = [*examples, user("My code is 7731-R.")]
+    step = lab.ask([orders, *history])
+    lab.answer(step, assistant(STOCK))
+    aside = lab.ask([sort, *history, assistant(STOCK)])
+    assert aside.event == "side"
+    lab.answer(aside, assistant("other"))
+    found = lab.ask([orders, *examples, user("Which code do I have?")])
+    assert found.session.id != step.session.id, found.link.why
+
+
 def test_documents_in_the_system_prompt_part_no_two_that_end_alike() -> None:
     """A program finds them for each question anew."""
     lab, manual = Lab(), f"{SYSTEM} The lamp is red while the line is down, and green when it is up."

@@ -70,14 +70,16 @@ def _opening(groups: Iterable[Sequence[Filed]], head: Head) -> frozenset[bytes]:
 
 
 def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
-    """What was filed of each request and of each answer, in order of position. Requests hardly ever end in an answer:
-    what was filed at once and does so is one, or was imported, as what has no time was. There each is by itself. A
-    request may seem to end in a call: where a client looks something up again, the result may be filed already."""
+    """What was filed of each request and of each answer, in order of position. But for side calls, which may read over
+    what was said, requests hardly ever end in an answer: what was filed at once and does so is one, or was imported, as
+    what has no time was. There each is by itself. A request may seem to end in a call: where a client looks something
+    up again, the result may be filed already."""
     groups = (tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at))
     found = list[tuple[Filed, ...]]()
     for some in groups:
         last = some[-1].message
-        apart = (last.role == "assistant" and not last.calls) or not some[0].created_at
+        is_read = some[0].side and any(f.message.role != "assistant" for f in some)
+        apart = (last.role == "assistant" and not last.calls and not is_read) or not some[0].created_at
         found += [(f,) for f in some] if apart else [some]
     return found
 
