@@ -16,6 +16,7 @@ from lantern_proxy.session.rivals import (
     decided,
     ends_in,
     held_ids,
+    ids_in,
     is_anothers,
     is_summed_up,
     rivals_of,
@@ -64,7 +65,8 @@ def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> S
     """
     if len(sessions) == 1:
         return sessions[0]
-    ranks = {s.id: (not s.side, not is_others(s, request), held_ids(known, s, request)) for s in sessions}
+    ids = ids_in(request)
+    ranks = {s.id: (not s.side, not is_others(s, request), held_ids(known, s, ids)) for s in sessions}
     best = under_prompt(known, [s for s in sessions if ranks[s.id] == max(ranks.values())], request)
     told = {frozenset(s.keys - s.abandoned.keys()) for s in best if not s.side}
     return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 else None

@@ -90,7 +90,8 @@ def decided(known: Known, rivals: Sequence[Session], request: Request, weak: Col
     system prompt. None: more than one does, or all are other people's."""
     own = [s for s in rivals if not is_others(s, request)]
     left = [s for s in own if s.family in weak] or own
-    ids = {s.id: held_ids(known, s, request) for s in left}
+    shown_ids = ids_in(request)
+    ids = {s.id: held_ids(known, s, shown_ids) for s in left}
     left = [s for s in left if ids[s.id] == max(ids.values())]
     shown, asked = shown_and_asked(request)
     fits = {s.id: fit_of(s, *_without_summary(known, s, shown, asked)) for s in left}
@@ -156,11 +157,15 @@ def _without_summary(
     return shown[front:], asked[front:]
 
 
-def held_ids(known: Known, session: Session, request: Request) -> int:
-    """How many of the ids in a request were seen in a session."""
+def ids_in(request: Request) -> list[str]:
+    """The keys under which by_id may have the items of a request."""
     numbers = numbers_of(request.messages)
-    named = (value for i in items_of(request.messages) for value in ids_of(i, numbers))
-    return sum(session.id in known.by_id.get(value, ()) for value in named)
+    return [value for i in items_of(request.messages) for value in ids_of(i, numbers)]
+
+
+def held_ids(known: Known, session: Session, ids: Iterable[str]) -> int:
+    """How many of the ids in a request were seen in a session. ids: see ids_in() it"""
+    return sum(session.id in known.by_id.get(value, ()) for value in ids)
 
 
 def _begun(session: Session, request: Request) -> int:
@@ -199,7 +204,11 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
     holds are documents, phrases, a summary that reads the same. With `session` where all of it was asked by others,
     too."""
     shown, _ = shown_and_asked(request)
-    if [m.role for m in shown[-2:]] != ["user", "assistant"] or session.side or held_ids(known, session, request):
+    if (
+        [m.role for m in shown[-2:]] != ["user", "assistant"]
+        or session.side
+        or held_ids(known, session, ids_in(request))
+    ):
         return []
     own = max(run_in(state, shown) for state in states_of(session))
     if own == len(shown):
@@ -232,7 +241,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
     got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in states_of(s))]
     if not got:
         return False
-    told = {m.print for m in shown if m.role == "user"}
+    told, ids = {m.print for m in shown if m.role == "user"}, ids_in(request)
 
     def rank(s: Session) -> tuple[bool, tuple[int, ...]]:
         """Does it end in some of that? And how well it fits, the best is the largest."""
@@ -240,7 +249,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         is_told = is_summed_up(known, s, request)
         lacks, ends = max(_place_in(state, left, said, is_told) for state in states_of(s))
         held = len(told.intersection(prints_of(e.message for e in s.head)))
-        return ends, (lacks, ends, is_told, held_ids(known, s, request), s.family in weak, held)
+        return ends, (lacks, ends, is_told, held_ids(known, s, ids), s.family in weak, held)
 
     _, own = rank(session)
     ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
