@@ -86,7 +86,15 @@ class Sick:
         raise ModelError("out of memory")
 
 
-def test_an_evidence_reranker_that_fails_again_and_again_is_left_alone(monkeypatch):
+class Absent:
+    """One that could not be had."""
+
+    state = "failed"
+    detail = "models/mine cannot be loaded; name a folder"
+
+
+def ordered(monkeypatch, reranker, often):
+    """What is noted when three passages are ordered so often; they stay as they were."""
     rerankers = Rerankers(Config())
     passages = [
         Passage(
@@ -94,15 +102,26 @@ def test_an_evidence_reranker_that_fails_again_and_again_is_left_alone(monkeypat
         )
         for n in range(3)
     ]
-    monkeypatch.setattr(rerankers, "_evidence", Sick())
+    monkeypatch.setattr(rerankers, "_evidence", reranker)
     notes = []
-    for _ in range(4):
+    for _ in range(often):
         asked = Ask(
             tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=time.monotonic() + 60
         )
         assert rerankers.order(asked, QUESTION, passages) == [0, 1, 2]
         notes += asked.notes
-    assert notes == ["rerank:failed"] * 3 + ["rerank:breaker"]
+    return notes
+
+
+def test_an_evidence_reranker_that_fails_again_and_again_is_left_alone(monkeypatch):
+    assert ordered(monkeypatch, Sick(), 4) == ["rerank:failed"] * 3 + ["rerank:breaker"]
+
+
+def test_why_an_evidence_reranker_cannot_be_used_is_logged_once(monkeypatch, caplog):
+    assert ordered(monkeypatch, Absent(), 3) == ["rerank:failed"] * 3
+    (told,) = caplog.messages
+    assert told.startswith("rerank.evidence cannot be used")
+    assert told.endswith(Absent.detail)
 
 
 @pytest.mark.parametrize("answer", ["the second one, I think", "[]", "[99, 0, -3]"])

@@ -79,6 +79,10 @@ def archive_error(path: Path, error: Exception) -> ArchiveError:
     if code == "SQLITE_NOTADB" and is_plain(path):
         wrong = "is not encrypted, and a key is set for it"
         return ArchiveError(f"archive {path} {wrong}; encrypt it with `lantern migrate --encrypt`, or unset the key")
+    if code.startswith("SQLITE_CANTOPEN") and os.path.exists(path) and not os.access(path, os.R_OK):
+        return ArchiveError(
+            f"archive {path} may not be read by this user; run this as its owner, or as root", retry=True
+        )
     for prefix, wrong, remedy, retry in _REMEDIES:
         if code.startswith(prefix):
             return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)

@@ -118,9 +118,24 @@ def _embedder(config: Config) -> Diagnosis:
 
 
 def _rerankers(config: Config) -> Iterator[Diagnosis]:
-    """The model file that is configured, if any; the evidence reranker's may come from the hub."""
-    if not config.rerank.light:
-        return
+    """The models that are configured, if any."""
+    if config.rerank.light:
+        yield _light(config)
+    if config.rerank.evidence:
+        yield _evidence(config)
+
+
+def _evidence(config: Config) -> Diagnosis:
+    from lantern_proxy.rerank.evidence import source_of
+
+    named = f"rerank.evidence: {config.rerank.evidence}"
+    if source := source_of(config.rerank.evidence, config.embed.cache_dir):
+        return Diagnosis("reranker", "ok", f"{named} {source}")
+    remedy = "name a folder that `lantern train evidence-reranker` wrote, or a model on the hub"
+    return Diagnosis("reranker", "warn", f"{named} is no folder, and questions keep the usual order", remedy)
+
+
+def _light(config: Config) -> Diagnosis:
     from lantern_proxy.embed import name_of
     from lantern_proxy.rerank.light import LightError
     from lantern_proxy.restore.light import open_light
@@ -129,14 +144,12 @@ def _rerankers(config: Config) -> Iterator[Diagnosis]:
         light = open_light(config.rerank.light)
     except LightError as error:
         wrong, _, remedy = str(error).rpartition("; ")
-        yield Diagnosis("reranker", "warn", f"rerank.light: {wrong}", remedy)
-        return
+        return Diagnosis("reranker", "warn", f"rerank.light: {wrong}", remedy)
     learned = next((model.embedder for model in light.models if model.embedder), "") if light else ""
     if learned not in ("", name_of(config.embed.model, adapted=config.embed.adapted)):
         wrong = f"rerank.light: {config.rerank.light} learned from the vectors of {learned}, not from those of `embed:`"
-        yield Diagnosis("reranker", "warn", wrong, "set embed.model and embed.adapted as they were, or train it again")
-    else:
-        yield Diagnosis("reranker", "ok", f"rerank.light is {config.rerank.light}")
+        return Diagnosis("reranker", "warn", wrong, "set embed.model and embed.adapted as they were, or train it again")
+    return Diagnosis("reranker", "ok", f"rerank.light is {config.rerank.light}")
 
 
 def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Settings, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NEW_FILE, Settings, naming, plain, settled, tenant_option, tenants
 
 
 @click.command()
@@ -38,8 +38,9 @@ def export(settings: Settings, tenant: str | None, output: Path | None, backup: 
         owners = tenants(archive, tenant)
         rows = ({"tenant": owner.tenant, **row} for owner in owners for row in owner.export())
         if output is None or str(output) == "-":
-            for row in rows:
-                settings.tell(row)
+            with naming("standard output"):
+                for row in rows:
+                    settings.tell(row)
             return
         with render.counting(f"writing {output}") as advance, _private(output) as file:
             count = 0
@@ -99,12 +100,10 @@ def _private(path: Path) -> Iterator[Any]:
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
+        with naming(path), open(descriptor, "w", encoding="utf-8") as file:
             yield file
-    except BaseException as error:
+    except BaseException:
         path.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # of a full disk the system says no name
         raise
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,14 @@ class Group(click.Group):
 class Terminal(Group):
     """The outermost one: errors are one lower-case line."""
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _ended_with_its_reader():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _ended_with_its_reader():
+            return super().invoke(ctx)
+
     def main(self, *args: Any, **options: Any) -> Any:
         options["standalone_mode"] = False
         _ready_outputs()
@@ -67,6 +76,28 @@ class Terminal(Group):
     def _end(self, message: str, code: int) -> None:
         click.echo(f"lantern: {' '.join(message.split())}", err=True)
         sys.exit(code)
+
+
+@contextmanager
+def _ended_with_its_reader() -> Iterator[None]:
+    """Whose reader is gone, as of `| head`, ends as other programs do: by SIGPIPE, and without a word. Python ignores
+    that signal, and raises this instead, so that what is open is closed first."""
+    try:
+        yield
+    except BrokenPipeError:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+        raise
+
+
+@contextmanager
+def naming(place: Path | str) -> Iterator[None]:
+    """Errors of what is written in this block name `place`: of a full disk the system says no name."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(place)
+        raise
 
 
 def _in_words(error: click.UsageError) -> str:

@@ -93,7 +93,8 @@ class Commands(Terminal):
         except click.UsageError as error:
             from difflib import get_close_matches
 
-            close = get_close_matches(args[0], self.list_commands(ctx), n=1)  # click looks among imported ones
+            # click looks among imported ones only
+            close = get_close_matches(args[0], [*self.list_commands(ctx), "--version", "--help"], n=1)
             if not close:
                 raise
             raise click.UsageError(f"no such command {args[0]!r}; did you mean {close[0]}?", ctx) from error

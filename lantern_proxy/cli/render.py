@@ -33,10 +33,15 @@ _MEANS = {
 _STATES = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # as click.echo does; rich would end this process with 1
+
+
 def console(*, err: bool = False) -> Console:
     """A console that leaves the words alone; 100 columns where there is no terminal to ask."""
     stream = sys.stderr if err else sys.stdout
-    return Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
+    return _Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
 
 
 def asked(query: str) -> str:

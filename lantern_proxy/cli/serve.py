@@ -40,14 +40,17 @@ log = logging.getLogger("lantern.serve")
 def serve(config: Config, host: str | None, port: int | None, workers: int | None, *, as_json: bool) -> None:
     """Serve until SIGINT or SIGTERM. The banner is printed once connections are accepted."""
     server = config.server
-    server = replace(
-        server, host=server.host if host is None else host, port=server.port if port is None else port,
-        workers=workers or server.workers,
-    )  # fmt: skip
+    try:
+        server = replace(
+            server, host=server.host if host is None else host, port=server.port if port is None else port,
+            workers=workers or server.workers,
+        )  # fmt: skip
+    except ConfigError as error:
+        raise ConfigError(f"--{error.place}", error.problem) from None
     config = replace(config, server=server)
     check_start(config)
     log_to_stderr(config)
-    _warn_of_reranker(config.rerank.light)
+    _warn_of_rerankers(config)
     process.raise_limits()
     listener = process.listen(server.host, server.port, "--port or LANTERN_PORT")
     config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
@@ -210,10 +213,17 @@ def _refuse_itself(config: Config, address: str) -> None:
             raise ConfigError(name, f"is {url}, which is this lantern itself; name the provider's address")
 
 
-def _warn_of_reranker(light: str) -> None:
-    """It is opened when a question is first asked; who misspelt its name should hear of it now."""
+def _warn_of_rerankers(config: Config) -> None:
+    """They are used when a question is first asked; who misspelt a name should hear of it now."""
+    light, evidence = config.rerank.light, config.rerank.evidence
+    told = "rerank.%s is %s, and there is no such %s; questions keep the usual order"
     if light not in ("", "shipped") and not Path(light).expanduser().is_file():
-        log.warning("rerank.light is %s, and there is no such file; questions keep the usual order", light)
+        log.warning(told, "light", light, "file")
+    if evidence:
+        from lantern_proxy.rerank.evidence import source_of
+
+        if not source_of(evidence, config.embed.cache_dir):
+            log.warning(told, "evidence", evidence, "folder")
 
 
 def _check_trust(config: Config) -> None:

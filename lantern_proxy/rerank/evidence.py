@@ -15,6 +15,8 @@ Its contract, which the tests hold mechanically:
 """
 
 import json
+import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +43,7 @@ TOKENS = "lantern_tokens"
 """Where its config says it."""
 MAX_CHARS = 10_000
 """Text beyond this is not even tokenised."""
+_ON_HUB = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _AGREEMENT = 0.97
 """Least correlation of the compiled model's scores with the original's; below it the model is refused."""
 
@@ -117,7 +120,7 @@ class EvidenceReranker(Served["CompiledPairs"]):
 
     def __init__(self, model: str, cache_dir: Path | str, threads: int = 1) -> None:
         """model: a folder that `lantern train evidence-reranker` wrote, or a CrossEncoder's name on the hub."""
-        folder = Path(cache_dir).expanduser()
+        model, folder = os.path.expanduser(model), Path(cache_dir).expanduser()
         command = ("-m", "lantern_proxy.rerank.evidence", "export", model, str(folder))
         super().__init__(model, folder_of(model, folder), command, partial(open_compiled, threads=threads))
 
@@ -145,6 +148,16 @@ def folder_of(model: str, cache_dir: Path) -> Path:
     weights = Path(model) / "model.safetensors"
     stamp = "-" + blake2b(weights.read_bytes(), digest_size=4).hexdigest() if weights.is_file() else ""
     return compiled.folder_of(model, RECIPE + stamp, cache_dir)
+
+
+def source_of(model: str, cache_dir: Path) -> str:
+    """Where `model` comes from at the next start, in words; "" where it can come from nowhere. Asks nobody."""
+    model = os.path.expanduser(model)
+    if folder_of(model, cache_dir).is_dir():
+        return f"is compiled, in {cache_dir}"
+    if Path(model).is_dir():
+        return f"is compiled at the first start, into {cache_dir}"
+    return "is no folder here, and is asked for on the hub at the first start" if _ON_HUB.fullmatch(model) else ""
 
 
 def open_compiled(folder: Path, threads: int) -> CompiledPairs:

@@ -6,11 +6,12 @@ long, leaves the order as it was and is told in the request's notes. The call to
 """
 
 import json
+import logging
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import log
 from typing import TYPE_CHECKING
 
 from lantern_proxy.config import Config
@@ -23,6 +24,8 @@ from lantern_proxy.turn import Passage
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
+
+log = logging.getLogger("lantern.restore")
 
 CANDIDATES = 20
 """Most passages in one call to a model."""
@@ -69,6 +72,8 @@ class Rerankers:
         """Makes the one call of LANTERN-Rerank; the proxy sets it where the config names a model."""
         self._slow_s = looking_s(config.restore) / 2
         self._breaker = Breaker()
+        self._told = ""
+        """Why the evidence reranker cannot be used, as it was logged."""
         self._evidence: EvidenceReranker | None = None
         if config.rerank.evidence:
             self._evidence = EvidenceReranker(config.rerank.evidence, config.embed.cache_dir, config.embed.threads)
@@ -100,6 +105,9 @@ class Rerankers:
     ) -> list[int]:  # fmt: skip
         if reranker.state != "ready" or self._breaker.open(time.monotonic()):
             ask.notes.append(f"rerank:{reranker.state if reranker.state != 'ready' else 'breaker'}")
+            if reranker.state == "failed" and self._told != reranker.detail:
+                self._told = reranker.detail
+                log.warning("rerank.evidence cannot be used, questions keep the usual order: %s", self._told)
             return order
         head = [passages[i] for i in order[:PROTECTED]]
         newest = max(p.turn for p in passages)
@@ -134,7 +142,7 @@ class Rerankers:
 def promoted(offers: Sequence[Offer], rerankers: Rerankers, ask: "Ask", question: str) -> tuple[list[int], list[Offer]]:
     """The places of `offers` in the rerankers' order, and the offers in it, with the same scores dealt out anew."""
     ranked = sorted(range(len(offers)), key=lambda i: -offers[i].score)
-    first = [log(offers[i].score) for i in ranked]
+    first = [math.log(offers[i].score) for i in ranked]
     order = rerankers.order(ask, question, [offers[i].passage for i in ranked], first)
     places = [ranked[i] for i in order]
     dealt = [replace(offers[i], score=offers[ranked[n]].score) for n, i in enumerate(places)]

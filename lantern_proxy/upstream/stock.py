@@ -34,8 +34,11 @@ def _client(config: UpstreamConfig, transport: httpx.AsyncBaseTransport | None) 
             cookies=no_cookies, verify=trusting() if transport is None else True,
         )  # fmt: skip
     except (ValueError, ImportError, httpx.InvalidURL) as error:
-        told = f"the proxy that the environment names cannot be used ({error})"
+        lacks = isinstance(error, ImportError)  # of its extras only that for SOCKS may be missing
+        reason = "it speaks SOCKS, and socksio is not installed" if lacks else error
+        told = f"the proxy that the environment names cannot be used ({reason})"
         remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or unset them"
+        remedy = 'pip install "httpx[socks]"' if lacks else remedy
         raise errors.ConnectError(f"{told}; {remedy}") from error
 
 
