@@ -6,6 +6,8 @@ import random
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import closing
@@ -127,6 +129,27 @@ def test_nothing_is_written_over_and_nothing_is_left_behind(archive, tmp_path):
     with pytest.raises(ArchiveError, match="is not a lantern archive"):
         backup(tmp_path / "other.db", tmp_path / "copy2.db")
     assert not [path for path in os.listdir(tmp_path) if "partial" in path or path == "copy2.db"]
+
+
+@pytest.mark.parametrize("room", ["1m", "2m"])
+@pytest.mark.parametrize("command", ["export --backup", "recover"])
+def test_a_full_disk_is_told_as_that_of_the_copy_and_nothing_is_left_on_it(tmp_path, command, room):
+    with Lantern(config_of(tmp_path / "lantern.db")) as lantern:
+        said = random.Random(7)
+        words = [" ".join(str(said.randrange(10**9)) for _ in range(2_000)) for _ in range(120)]
+        lantern.archive(
+            "chat", [{"role": ("user", "assistant")[i % 2], "content": each} for i, each in enumerate(words)]
+        )
+    (tmp_path / "small").mkdir()
+    script = f"""mount -t tmpfs -o size={room} none small || exit 77
+        "$0" -m lantern_proxy {command} small/copy.db --archive lantern.db; echo $?; ls -A small"""
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, sys.executable]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, env=environ, timeout=120)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no file system of one's own can be mounted here")
+    assert "lantern: archive small/copy.db has no room: the disk is full" in done.stderr
+    assert done.stdout.splitlines()[-1] == "1"
 
 
 def test_what_is_sound_is_recovered_whole(archive, tmp_path):

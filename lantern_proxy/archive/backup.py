@@ -24,6 +24,7 @@ from lantern_proxy.archive.file import (
     ArchiveErrors,
     companions,
     connect,
+    is_full,
     is_shut,
     prepare,
     refuse_empty,
@@ -31,7 +32,9 @@ from lantern_proxy.archive.file import (
     refuse_strange_log,
     refuse_strangers,
     secret_of,
+    spoils_all,
     sqlite_faults,
+    told,
 )
 
 Progress = Callable[[int, int], None]
@@ -96,7 +99,7 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
         ArchiveErrors(path),
         _whole(path, made) as readable,
         contextlib.closing(_open(readable, "ro", key)) as source,
-        ArchiveErrors(made),
+        ArchiveErrors(target),
         contextlib.closing(_open(made, "rw", key, vectors=True)) as copy,
     ):
         with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too
@@ -176,9 +179,13 @@ def _appearing(target: Path) -> Iterator[Path]:
     try:
         yield made
         made.replace(target)
+    except sqlite_faults() as error:
+        if is_full(error):  # not the disk of what is copied
+            raise told(target, error) from error
+        raise
     finally:
-        for left in companions(made):
-            left.unlink()
+        for left in (*companions(made), Path(f"{made}-journal")):
+            left.unlink(missing_ok=True)
 
 
 def _salvage(source: Database, copy: Database, table: str, progress: Progress) -> Salvaged:
@@ -198,8 +205,11 @@ def _salvage(source: Database, copy: Database, table: str, progress: Progress) -
             if row is None:
                 faults += 1
                 continue
-            with contextlib.suppress(*sqlite_faults()):  # a row whose damage the schema refuses
+            try:
                 rows += copy.conn.execute(into, row).rowcount
+            except sqlite_faults() as error:  # a row whose damage the schema refuses
+                if spoils_all(error):
+                    raise
             progress(rows, rows)
         copy.execute("COMMIT")
     return Salvaged(table, rows, faults)

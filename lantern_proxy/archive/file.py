@@ -23,6 +23,7 @@ from lantern_proxy.locked import alone_in
 from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
 _STATEMENTS = 256
+_FULL = "database or disk is full"
 _SQLCIPHER = "sqlcipher3.dbapi2"
 WAL_LEFT_BYTES = 64 << 20
 WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
@@ -73,9 +74,14 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
 )
 
 
+def _code(error: Exception) -> str:
+    """SQLite's name of what is wrong. pysqlite3 has none of it where a backup fails."""
+    return getattr(error, "sqlite_errorname", "") or ("SQLITE_FULL" if str(error) == _FULL else "")
+
+
 def archive_error(path: Path, error: Exception) -> ArchiveError:
     """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
-    code = getattr(error, "sqlite_errorname", "") or ""
+    code = _code(error)
     if code == "SQLITE_NOTADB" and is_plain(path):
         wrong = "is not encrypted, and a key is set for it"
         return ArchiveError(f"archive {path} {wrong}; encrypt it with `lantern migrate --encrypt`, or unset the key")
@@ -91,8 +97,13 @@ def archive_error(path: Path, error: Exception) -> ArchiveError:
 
 def spoils_all(error: Exception) -> bool:
     """True when the file is at fault, so that every other record would fail too; False when the record is."""
-    code = getattr(error, "sqlite_errorname", "") or ""
+    code = _code(error)
     return any(code.startswith(prefix) for prefix, *_ in _REMEDIES)
+
+
+def is_full(error: Exception) -> bool:
+    """Is there no room on the disk of what was written?"""
+    return _code(error).startswith("SQLITE_FULL")
 
 
 @dataclass(slots=True)
