@@ -146,6 +146,9 @@ def test_a_newer_export_that_was_stopped_brings_its_summaries_when_it_is_taken_i
         (lambda rows: next(r for r in rows if r["type"] == "request").update(degraded=1.5), "is no request of an exp"),
         (lambda rows: rows[0].update(id=1.5), "line 1 is no session"),
         (lambda rows: rows[0].update(altered={"key": ["xyz"]}), "line 1 is no session"),
+        (lambda rows: rows[0].update(last_seen_at=float("inf")), "line 1 is no session.*last_seen_at is inf"),
+        (lambda rows: rows[1].update(created_at=1e18), "line 2 is no message.*use Unix seconds"),
+        (lambda rows: rows[1].update(created_at=float("nan")), "line 2 is no message"),
         (lambda rows: rows[1].update(position="one"), "cannot be stored"),
         (lambda rows: next(r for r in rows if r["type"] == "request").update(lost=10**30), "stored: .* large"),
     ],
@@ -304,3 +307,23 @@ def test_an_older_export_brings_nothing_back_that_was_forgotten(tmp_path, rule, 
         assert "ZEBRA" not in json.dumps(list(mine.export()))
         assert mine.search("ZEBRA") == []
         assert bool(mine.search("host")) == (rule.kind == "match")
+
+
+def test_a_time_that_no_calendar_has_is_undated_and_keeps_nobody_from_the_rest(tmp_path):
+    """As in an archive that took one in before it was refused."""
+    with Archive(tmp_path / "one.db") as archive:
+        archive.write([record(0, "the port is 9443")])
+        with archive.writing() as db:
+            for table, column in ("sessions", "last_seen_at"), ("messages", "created_at"), ("passages", "created_at"):
+                db.execute(f"UPDATE {table} SET {column} = 1e400")
+    for command in ["status"], ["sessions"], ["search", "9443"], ["show", "s1"]:
+        assert "undated" in run(*command, "--archive", tmp_path / "one.db").output
+
+
+def test_a_line_that_names_no_tenant_is_told_by_its_number(full, tmp_path):
+    rows = [{"tenant": MINE, **row} for row in full.of(MINE).export()]
+    del rows[2]["tenant"]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("import", tmp_path / "all.jsonl", "--archive", tmp_path / "two.db", code=1)
+    assert "line 3 of" in done.output
+    assert "all.jsonl names no tenant; name one with --tenant" in done.output

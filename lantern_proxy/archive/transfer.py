@@ -35,6 +35,9 @@ from lantern_proxy.turn import (
 )
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
+_TIMES = ("created_at", "last_seen_at", "accessed_at", "at")
+_LATEST = 1e12
+"""Seconds; a time is none beyond that."""
 _ID = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ?"
 _LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
 
@@ -76,6 +79,8 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
                 yield held
             held = {each: [] for each in _TYPES}
         try:
+            if wrong := next((each for each in _TIMES if not abs(row.get(each, 0)) < _LATEST), ""):
+                raise ValueError(f"{wrong} is {row[wrong]}; use Unix seconds")
             held[str(kind)].append(_PARSE[str(kind)](row))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             told = f"line {line} is no {kind} of an export: {type(error).__name__} {error}"

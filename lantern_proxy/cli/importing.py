@@ -275,11 +275,11 @@ def _take_in(
         for owner, group in groupby(numbered, key=lambda numbered: _owner(numbered[1])):
             if owners and owner not in owners:
                 continue
-            whose = tenant or owner
-            if not whose:
-                raise ArchiveError("the export names no tenant; name one with --tenant")
             rest = iter(group)
             line, first = next(rest)
+            whose = tenant or owner
+            if not whose:
+                raise ArchiveError(f"line {line} of {file} names no tenant; name one with --tenant")
             rows = chain([first], (row for _, row in rest))
             taken = transfer.take_in(archive, whose, rows, now=time.time(), line=line)
             counts.setdefault(whose, Counter()).update(taken)

@@ -61,7 +61,7 @@ def short(text: str, most: int = 120) -> str:
 
 
 def when(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "undated"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if 0 < at < 1e11 else "undated"
 
 
 def times(count: int) -> str:
