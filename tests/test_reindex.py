@@ -106,8 +106,11 @@ def test_an_error_in_the_middle_says_how_to_go_on_and_so_does_the_check(archive)
         archive.rebuild_fts(fill)
     (told,) = [found for found in archive.check() if found.name == "fts"]
     assert (told.ok, told.remedy) == (False, "run `lantern reindex`")
+    status = ["status", "--archive", str(archive.path)]
+    assert "the full-text index is not whole; a `lantern reindex`" in CliRunner().invoke(cli.cli, status).output
     archive.rebuild_fts()
     assert is_sound(archive)
+    assert "full-text" not in CliRunner().invoke(cli.cli, status).output
 
 
 def test_what_is_not_in_the_index_yet_may_be_corrected_and_removed(archive):

@@ -66,9 +66,14 @@ async def test_a_body_says_what_is_asked_and_not_where_or_with_whose_key(path, m
 @pytest.mark.anyio
 @pytest.mark.parametrize("model", ["openai/m", "huggingface/o/m", "groq/m"])
 @pytest.mark.parametrize("names_it", [True, False])
-async def test_a_provider_is_asked_once_and_gets_no_option_of_litellms_own(model, names_it):
+@pytest.mark.parametrize("apart", [True, False])
+async def test_a_provider_is_asked_once_and_gets_no_option_of_litellms_own(model, names_it, apart):
+    params = {}
+    if apart:
+        params["custom_llm_provider"], _, model = model.partition("/")
     with Upstream(answer=say(500, b"{}", ("content-type", "application/json"))) as upstream:
-        route = RouteConfig(kind="litellm", target="" if names_it else model, url=f"{upstream.url}/v1")
+        target = "" if names_it else model
+        route = RouteConfig(kind="litellm", target=target, url=f"{upstream.url}/v1", params=params)
         async with litellm_client(UpstreamConfig(), route) as http:
             asked = {"model": model, "messages": ASK["messages"]}
             await http.post("http://litellm/v1/chat/completions", json=asked, headers=KEY)

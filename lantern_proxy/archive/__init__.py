@@ -137,6 +137,12 @@ class Archive:
             return embedding_model(db)
 
     @property
+    def is_reindexing(self) -> bool:
+        """Is the full-text index being made anew, or was that stopped before its end?"""
+        with self._connections.reading() as db:
+            return words.is_begun(db)
+
+    @property
     def stamp(self) -> str:
         """Tells this archive from every other one, and nothing else."""
         return hmac.new(self._secret, b"stamp", hashlib.sha256).hexdigest()[:32]

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sqlite_utils.db import Database
+
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.file import WAL_LEFT_BYTES, ArchiveError
 from lantern_proxy.archive.forget import count_up
@@ -68,11 +70,11 @@ def rebuild(connections: Connections, advance: Advance) -> None:
     Raises ArchiveError; where the disk has no room for it, the index stays as it is.
     """
     with connections.reading() as db:
-        is_begun = db.execute(_IS_BEGUN).fetchone() is not None
-    if not is_begun:
+        goes_on = is_begun(db)
+    if not goes_on:
         _refuse_full_disk(connections)
     with connections.writing(again=True) as db:
-        if db.execute(_IS_BEGUN).fetchone() is None:
+        if not is_begun(db):
             db.execute(_EMPTY)
             db.execute(_BEGUN)
     try:
@@ -84,6 +86,11 @@ def rebuild(connections: Connections, advance: Advance) -> None:
             raise
         told = f"{error}; searches lack passages until `lantern reindex` is run again, which goes on"
         raise ArchiveError(told, retry=True) from error
+
+
+def is_begun(db: Database) -> bool:
+    """Was the index emptied, and is not full again?"""
+    return db.execute(_IS_BEGUN).fetchone() is not None
 
 
 def _refuse_full_disk(connections: Connections) -> None:

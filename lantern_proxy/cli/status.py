@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _DAY_S = 86_400.0
 _EVERY_S = 2.0
 _KEPT = ("sessions", "messages", "passages")
+_HALF_INDEXED = (
+    "search: the full-text index is not whole; a `lantern reindex` is at it, or goes on when it is run again"
+)
 _DONE = ("requests", "losses", "restores")
 
 
@@ -46,7 +49,7 @@ def _gather(settings: Settings) -> dict[str, Any]:
             "version": archive.version,
             "size_bytes": size_bytes(archive.path),
             "vectors": archive.model,
-            "degraded": archive.degraded,
+            "degraded": [*archive.degraded, *([_HALF_INDEXED] if archive.is_reindexing else [])],
             "tenants": archive.tenants(),
             "day": _day(archive),
             "proxy": health,

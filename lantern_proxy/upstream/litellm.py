@@ -66,7 +66,8 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         asked = {name: value for name, value in body.items() if name in members}
         given = {"drop_params": True, **asked, **({"api_key": key} if key else {}), **named}
         # litellm never asks Hugging Face twice, and sends it this as a member of the body
-        once = {} if str(given.get("model")).startswith("huggingface/") else {"max_retries": 0}
+        provider = self._params.get("custom_llm_provider") or str(given.get("model")).partition("/")[0]
+        once = {} if provider == "huggingface" else {"max_retries": 0}
         return {**given, **once, **self._params}
 
 
