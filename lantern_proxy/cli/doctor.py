@@ -348,6 +348,9 @@ def _remedy(reason: str) -> str:
         "restore:deadline": "raise restore.deadline_ms",
         "restore:warming": "wait a moment: what restores is being imported",
         "restore:opening": "wait a moment: the index of a large archive is being opened",
+        "restore:behind": "wait a moment: the newest turns are not cut into passages yet",
+        "restore:resting": "see restore:deadline, and the proxy's log for what failed",
+        "rerank:": "see the reranker above, and the proxy's log",
         "archive": "see the archive above, and the proxy's log",
     }
     return next((remedy for start, remedy in remedies.items() if reason.startswith(start)), "see the proxy's log")
