@@ -131,25 +131,31 @@ def test_nothing_is_written_over_and_nothing_is_left_behind(archive, tmp_path):
     assert not [path for path in os.listdir(tmp_path) if "partial" in path or path == "copy2.db"]
 
 
-@pytest.mark.parametrize("room", ["1m", "2m"])
-@pytest.mark.parametrize("command", ["export --backup", "recover"])
-def test_a_full_disk_is_told_as_that_of_the_copy_and_nothing_is_left_on_it(tmp_path, command, room):
-    with Lantern(config_of(tmp_path / "lantern.db")) as lantern:
-        said = random.Random(7)
-        words = [" ".join(str(said.randrange(10**9)) for _ in range(2_000)) for _ in range(120)]
-        lantern.archive(
-            "chat", [{"role": ("user", "assistant")[i % 2], "content": each} for i, each in enumerate(words)]
-        )
+def on_a_small_disk(tmp_path, room: str, script: str, **environ: str) -> tuple[str, str]:
+    """What is printed, and told as an error, by a script of a shell in `tmp_path`: $0 is Python, and `small` a disk of
+    its own with so much room, beside big.db of 21 MB."""
+    with Lantern(config_of(tmp_path / "big.db")) as lantern:
+        random_ = random.Random(7)
+        words = [" ".join(str(random_.randrange(10**9)) for _ in range(2_000)) for _ in range(120)]
+        said = [{"role": ("user", "assistant")[i % 2], "content": each} for i, each in enumerate(words)]
+        lantern.archive("chat", said)
     (tmp_path / "small").mkdir()
-    script = f"""mount -t tmpfs -o size={room} none small || exit 77
-        "$0" -m lantern_proxy {command} small/copy.db --archive lantern.db; echo $?; ls -A small"""
+    script = f"mount -t tmpfs -o size={room} none small || exit 77\n{script}"
     alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, sys.executable]
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environ
     done = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, env=environ, timeout=120)
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip("no file system of one's own can be mounted here")
-    assert "lantern: archive small/copy.db has no room: the disk is full" in done.stderr
-    assert done.stdout.splitlines()[-1] == "1"
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("room", ["1m", "12m"])
+@pytest.mark.parametrize("command", ["export --backup", "recover"])
+def test_a_full_disk_is_told_as_that_of_the_copy_and_nothing_is_left_on_it(tmp_path, command, room):
+    copy = f'"$0" -m lantern_proxy {command} small/copy.db --archive big.db; echo $?; ls -A small'
+    printed, told = on_a_small_disk(tmp_path, room, copy)
+    assert "lantern: archive small/copy.db has no room: the disk is full" in told
+    assert printed.splitlines()[-1] == "1"
 
 
 def test_what_is_sound_is_recovered_whole(archive, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, http, raw_of, serving, told, wait_for
 from test_archive import MINE, record
+from test_backup import on_a_small_disk
 
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, PruneReport
 from lantern_proxy.archive.file import encrypt
@@ -134,3 +135,12 @@ def test_an_archive_that_root_encrypts_stays_its_owner_s(tmp_path):
     os.chown(path, 65_534, 65_534)
     encrypt(path, KEY)
     assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (65_534, 0o600)
+
+
+def test_an_archive_that_finds_no_room_to_be_encrypted_stays_as_it_is(tmp_path):
+    (tmp_path / "l.yaml").write_text("archive: {path: small/lantern.db, key_env: ITS_KEY}")
+    script = """cp big.db small/lantern.db
+        "$0" -m lantern_proxy migrate --encrypt --config l.yaml; echo $?; ls -A small; cmp big.db small/lantern.db"""
+    printed, told = on_a_small_disk(tmp_path, "30m", script, ITS_KEY=KEY)
+    assert "lantern: archive small/lantern.db has no room: the disk is full" in told
+    assert printed.splitlines() == ["1", "lantern.db"]

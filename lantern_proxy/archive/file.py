@@ -75,8 +75,8 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
 
 
 def _code(error: Exception) -> str:
-    """SQLite's name of what is wrong. pysqlite3 has none of it where a backup fails."""
-    return getattr(error, "sqlite_errorname", "") or ("SQLITE_FULL" if str(error) == _FULL else "")
+    """SQLite's name of what is wrong. A full disk has none, or that of any error, where a copy is made."""
+    return "SQLITE_FULL" if str(error) == _FULL else getattr(error, "sqlite_errorname", "") or ""
 
 
 def archive_error(path: Path, error: Exception) -> ArchiveError:
@@ -200,7 +200,7 @@ def encrypt(path: Path, key: str) -> None:
     if not is_plain(path):
         raise ArchiveError(f"archive {path} is no plain SQLite file; it may be encrypted already: `lantern doctor`")
     beside = path.with_name(path.name + ".encrypting")
-    beside.unlink(missing_ok=True)
+    _drop(beside)
     os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with ArchiveErrors(path):
         conn = _library(key).connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
@@ -218,10 +218,10 @@ def encrypt(path: Path, key: str) -> None:
                 conn.execute(f"PRAGMA encrypted.{pragma} = {int(value)}")
             conn.execute("DETACH DATABASE encrypted")
         except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        finally:
             conn.close()
+            _drop(beside)
+            raise
+        conn.close()
     for part in companions(path):
         if part != path:
             part.unlink()
@@ -229,6 +229,12 @@ def encrypt(path: Path, key: str) -> None:
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # the proxy may run as another user
         os.chown(beside, path.stat().st_uid, path.stat().st_gid)
     os.replace(beside, path)
+
+
+def _drop(copy: Path) -> None:
+    """Remove what there is of a copy that was not made to its end."""
+    for part in (copy, Path(f"{copy}-journal")):
+        part.unlink(missing_ok=True)
 
 
 def _decode(data: bytes) -> str:
