@@ -22,6 +22,7 @@ from lantern_proxy.archive.file import (
     WAL_PAGES_WAITED,
     ArchiveError,
     ArchiveErrors,
+    archive_error,
     companions,
     connect,
     is_full,
@@ -34,7 +35,6 @@ from lantern_proxy.archive.file import (
     secret_of,
     spoils_all,
     sqlite_faults,
-    told,
 )
 
 Progress = Callable[[int, int], None]
@@ -181,7 +181,7 @@ def _appearing(target: Path) -> Iterator[Path]:
         made.replace(target)
     except sqlite_faults() as error:
         if is_full(error):  # not the disk of what is copied
-            raise told(target, error) from error
+            raise archive_error(target, error) from error
         raise
     finally:
         for left in (*companions(made), Path(f"{made}-journal")):
