@@ -3,19 +3,21 @@
 import math
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from test_restore_scope import ALL, opened, write
 
-from lantern_proxy.config import Config, EmbedConfig
+from lantern_proxy.config import Config, EmbedConfig, RerankConfig
 from lantern_proxy.restore import alike, passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.facets import Common, Facets, Shared, facets_of
 from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import lines
+from lantern_proxy.restore.passages import Passages
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
@@ -80,7 +82,7 @@ def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_on
 def test_a_corrected_passage_gets_its_facets_anew(archive):
     write(archive, 0, 10)
     scope = opened(archive)
-    scope.passages.prepare_ahead(10)
+    scope.passages.prepare_ahead(10, Passages.facets)
     mine = archive.of("t")
     mine.edit(replace(mine.passages_by_id([5])[5], text="Gustav: where do you live?", terms=()), now=1.0)
     scope.catch_up(archive, math.inf)
@@ -126,8 +128,8 @@ def ask(question: str) -> Ask:
     )  # fmt: skip
 
 
-def restorer_of(archive) -> Restorer:
-    return Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
+def restorer_of(archive, light: str = "") -> Restorer:
+    return Restorer(archive, Config(embed=EmbedConfig(enabled="off"), rerank=RerankConfig(light=light)), None)
 
 
 QUESTIONS = [f"Which box has part P-{n} and gadget{n} since last week?" for n in range(12)]
@@ -147,15 +149,21 @@ def test_a_warm_restorer_gives_the_same_question_blocks(archive):
     assert all(blocks[0])
 
 
-def test_a_warm_restorer_has_split_the_words_of_every_passage_before_the_first_question(archive, monkeypatch):
+@pytest.mark.parametrize("light", ["", "shipped"])
+def test_a_warm_restorer_has_made_all_that_is_looked_at_of_passages_before_the_first_question(
+    archive, monkeypatch, light
+):
     write(archive, 0, 20)
-    split, spoken = [], Table.pieces
-    monkeypatch.setattr(Table, "pieces", lambda table, text: (split.append(text), spoken(table, text))[1])
-    restorer = restorer_of(archive)
+    made, pieces, traits = [], Table.pieces, passages.traits
+    monkeypatch.setattr(Table, "pieces", lambda table, text: (made.append("pieces"), pieces(table, text))[1])
+    monkeypatch.setattr(passages, "traits", lambda *of: (made.append("traits"), traits(*of))[1])
+    restorer = restorer_of(archive, light)
     restorer.warm("t", "", "s", wait=True)
-    assert len(split) == 20
+    # of each its words; for the reranker those of what it asks and of what it tells as well, and its traits
+    assert Counter(made) == ({"pieces": 3 * 20, "traits": 20} if light else {"pieces": 20})
+    made.clear()
     assert restorer.for_question(ask(QUESTIONS[0])) is not None
-    assert len(split) == 20
+    assert not made
     restorer.close()
 
 
@@ -176,21 +184,21 @@ def _being_prepared(archive):
     scope = scopes.use(ALL, 1.0)
     assert scope is not None
     scope.catch_up(archive, math.inf)
-    preparing = scopes.prepare(scope)
+    preparing = scopes.prepare(scope, Passages.facets)
     assert preparing is not None
     return scopes, scope, preparing
 
 
 def test_what_is_archived_while_a_scope_is_prepared_in_the_background_is_prepared_too(archive):
     scopes, scope, preparing = _being_prepared(archive)
-    assert scopes.prepare(scope) is preparing
+    assert scopes.prepare(scope, Passages.facets) is preparing
     write(archive, 200, 300)
     scope.catch_up(archive, math.inf)
     scope.release()
     preparing.join(30)
     assert (scope.passages.facets_count, scope.preparing) == (300, None)
     with scope.lock:
-        assert scopes.prepare(scope) is None
+        assert scopes.prepare(scope, Passages.facets) is None
     scopes.close()
 
 

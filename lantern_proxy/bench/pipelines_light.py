@@ -61,11 +61,11 @@ def collect(default: Default, conversation: Conversation, advance: Advance) -> E
     """What the product sees for each question of a conversation, and which of it is evidence; None: no question has a
     word to look for."""
     archived, seen = default.archived(conversation), _Collector()
-    archived.light = seen
+    score = archived.scorer(seen)
     ids = np.array([candidate.id for candidate in conversation.candidates])
     tables, golds, groups, before, missed = [], [], [], [], []
     for asked in conversation.questions:
-        archived.score(Query(asked.text, asked.at))
+        score(Query(asked.text, asked.at))
         found = ids[archived.rows[seen.rows]]
         gold = np.isin(found, list(asked.gold))
         if len(seen.rows):
@@ -207,9 +207,7 @@ class Trained:
         self._light = open_light(resources.config.rerank.light)
 
     def prepare(self, conversation: Conversation) -> Scorer:
-        archived = self._default.archived(conversation)
-        archived.light = self._light
-        return archived.score
+        return self._default.archived(conversation).scorer(self._light)
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
         learned = lesson(self._resources, conversations, lambda _: None, without=self._without)

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Reorder
 from lantern_proxy.restore.question import read_question
 from lantern_proxy.restore.scope import Key, Scope
-from lantern_proxy.restore.signals import WEIGHTS, gather
+from lantern_proxy.restore.signals import WEIGHTS, gather, make_ahead
 from lantern_proxy.turn import Filed, Passage, Role, item, message
 
 TENANT = "bench"
@@ -44,7 +45,7 @@ class Default:
         self._retrieval = resources.config.retrieval
 
     def prepare(self, conversation: Conversation) -> Scorer:
-        return self.archived(conversation).score
+        return self.archived(conversation).scorer()
 
     def archived(self, conversation: Conversation) -> "Archived":
         return Archived(conversation, self._resources, self._restore, self._retrieval, dense=self._dense)
@@ -99,10 +100,19 @@ class Archived:
             given = [(TENANT, p.session, p.id, v) for p, v in zip(written, resources.vectors(texts), strict=True)]
             tokens = [(TENANT, p.id, words) for p, words in zip(written, resources.tokens(texts), strict=True)]
             archive.add_vectors(model.name, model.dim, given, recipe=model.recipe, tokens=tokens)
+        self._vectors = dense
         self._dense = Dense(archive, resources.embedder if dense else None, wanted=False)
         self._scope = Scope(Key(TENANT, None, None))
         self._scope.catch_up(archive, math.inf)
         weakref.finalize(self, _close, self._scope, archive, folder)
+
+    def scorer(self, light: Reorder | None = None) -> Scorer:
+        """`score`, with what reorders the best, if anything does. What is made of passages once is made now, as the
+        proxy makes it before a compaction."""
+        self.light = light
+        make = partial(make_ahead, vectors=self._vectors, reorders=light is not None)
+        self._scope.passages.prepare_ahead(len(self._scope), make)
+        return self.score
 
     def score(self, query: Query) -> Floats:
         ask = Ask(tenant=TENANT, question=query.text, now=query.at or self._now)

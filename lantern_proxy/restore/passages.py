@@ -185,14 +185,10 @@ class Passages(Sequence[ReadPassage]):
         """The rows that prepare_ahead() has yet to come to: of the newest passages, half as many as MOST_PREPARED."""
         return range(max(self._prepared_to, len(self) - MOST_PREPARED // 2), len(self))
 
-    def prepare_ahead(self, most: int, split: Split | None = None) -> None:
-        """Make the facets of the next `most` of the `unprepared` before a question asks for them; with `split` their
-        word pieces, too."""
+    def prepare_ahead(self, most: int, make: "Ahead") -> None:
+        """Make of the next `most` of the `unprepared` what questions look at, before one asks for it."""
         ahead = self.unprepared[:most]
-        rows = np.arange(ahead.start, ahead.stop)
-        self.facets(rows)
-        if split is not None:
-            self.pieces(rows, split)
+        make(self, np.arange(ahead.start, ahead.stop))
         self._prepared_to = max(self._prepared_to, ahead.stop)
 
     @property
@@ -235,6 +231,10 @@ class Passages(Sequence[ReadPassage]):
         others = [row for row in self._read if row not in wanted]
         for row in others[: max(0, len(others) - keep)]:
             del self._read[row]
+
+
+Ahead = Callable[[Passages, Ints], None]
+"""Makes of the passages at some rows what stays in memory for questions: facets, and whatever else they look at."""
 
 
 def _gone(passage_id: int) -> Passage:

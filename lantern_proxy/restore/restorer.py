@@ -16,8 +16,9 @@ from lantern_proxy import pack, reinforce
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
+from lantern_proxy.rank import Ints
 from lantern_proxy.rerank.light import LightError
-from lantern_proxy.restore.alike import read_tables, shipped
+from lantern_proxy.restore.alike import read_tables
 from lantern_proxy.restore.answer import find_answers, pick_answers
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.block import Picked, fit
@@ -27,14 +28,14 @@ from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
 from lantern_proxy.restore.loss import POOL_TIMES, pick_lost
 from lantern_proxy.restore.paper import pick_turns, rank_turns
-from lantern_proxy.restore.passages import Split
+from lantern_proxy.restore.passages import Passages
 from lantern_proxy.restore.present import Late, Present
 from lantern_proxy.restore.question import as_asked, read_question, without_speaker
 from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.routes import mixture, threshold
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, open_ahead, that_fit
-from lantern_proxy.restore.signals import gather
+from lantern_proxy.restore.signals import gather, make_ahead
 from lantern_proxy.restore.used import Learnt, Used
 from lantern_proxy.turn import BlockKind, Restored
 
@@ -90,7 +91,7 @@ class Restorer:
         with self._scope(ask) as scope:
             if scope is None or not len(scope):
                 return None
-            self._scopes.prepare(scope, self._split())
+            self._scopes.prepare(scope, self._make_ahead)
             question = as_asked(question, ask.question, scope)
             if not question.terms:
                 return None
@@ -136,17 +137,14 @@ class Restorer:
         self._warm_loss(ask)
         if self._config.restore.recipe == "default":
             read_tables()
-        split = self._split()
         with self._scope(ask) as scope:
             asks = scope is not None and self._config.restore.recipe == "default"
-            preparing = self._scopes.prepare(scope, split, least=1) if scope is not None and asks else None
+            preparing = self._scopes.prepare(scope, self._make_ahead, least=1) if scope is not None and asks else None
         if wait and preparing is not None:
             preparing.join()
 
-    def _split(self) -> Split | None:
-        """How texts are split where words are compared by the shipped table."""
-        table = shipped() if self._light is not None or self._embedder is None else None
-        return None if table is None else table.pieces
+    def _make_ahead(self, passages: Passages, rows: Ints) -> None:
+        make_ahead(passages, rows, vectors=self._embedder is not None, reorders=self._light is not None)
 
     def _warm_loss(self, ask: Ask) -> None:
         at, left = 0, POOL_TIMES * self._config.restore.budget_chars if self._config.restore.recipe == "default" else 0

@@ -10,7 +10,7 @@ from threading import Lock, Thread
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.restore import snapshots
-from lantern_proxy.restore.passages import Passages, Split
+from lantern_proxy.restore.passages import Ahead, Passages
 from lantern_proxy.restore.scope import Key, Scope
 
 SLICE_S = 0.03
@@ -66,14 +66,11 @@ class Scopes:
             scope.opening = True
             Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
 
-    def prepare(self, scope: Scope, split: Split | None = None, *, least: int = PREPARE_FROM) -> Thread | None:
-        """Make the facets of a scope's passages in the background, and return the thread that does it; None where it
-        does not run, since fewer than `least` passages are unprepared. The scope's lock must be held.
-
-        split: as in Passages.pieces; None where words are not compared by the shipped table
-        """
+    def prepare(self, scope: Scope, make: Ahead, *, least: int = PREPARE_FROM) -> Thread | None:
+        """Make in the background what questions look at of a scope's passages, and return the thread that does it; None
+        where it does not run, since fewer than `least` passages are unprepared. The scope's lock must be held."""
         if scope.preparing is None and len(scope.passages.unprepared) >= least:
-            work, name = partial(_prepare_rest, scope, split), "lantern-prepare"
+            work, name = partial(_prepare_rest, scope, make), "lantern-prepare"
             scope.preparing = Thread(target=work, name=name, daemon=True)
             scope.preparing.start()
         return scope.preparing
@@ -181,7 +178,7 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
         log.debug("scope of %d passages is not open yet: %s", len(scope), error)
 
 
-def _prepare_rest(scope: Scope, split: Split | None) -> None:
+def _prepare_rest(scope: Scope, make: Ahead) -> None:
     """Runs in the background: prepares a few passages at a time, and rests most of the time, since its work holds up
     all other threads."""
     try:
@@ -192,7 +189,7 @@ def _prepare_rest(scope: Scope, split: Split | None) -> None:
                 if scope.closed or not scope.passages.unprepared:
                     scope.preparing = None
                     return
-                scope.passages.prepare_ahead(PREPARE_STEP, split)
+                scope.passages.prepare_ahead(PREPARE_STEP, make)
             finally:
                 scope.release()
             time.sleep((time.monotonic() - begun) * (1 / PREPARE_SHARE - 1))

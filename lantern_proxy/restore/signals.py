@@ -10,11 +10,12 @@ import numpy.typing as npt
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Floats, Ints, Weighed, among_best, best, smooth, spread, zsum
-from lantern_proxy.restore.alike import alike, by_themselves
+from lantern_proxy.restore.alike import alike, by_themselves, shipped
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.facets import Shared, Voice
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
+from lantern_proxy.restore.passages import Passages
 from lantern_proxy.restore.question import Evidence, Question, coverage, masses
 from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, threshold
 from lantern_proxy.restore.scope import Scope
@@ -102,6 +103,22 @@ def gather(
         )  # fmt: skip
         total = light(ranked)
     return Evidence(lexical, cosines, total, fusion.signals, fusion.units, sure)
+
+
+def make_ahead(passages: Passages, rows: Ints, *, vectors: bool, reorders: bool) -> None:
+    """Make what gather() looks at of these passages, so that no question waits for it.
+
+    vectors:  there may be an embedder, so that words are not compared by the shipped table
+    reorders: the light reranker comes next, which reads more of them
+    """
+    passages.facets(rows)
+    table = shipped() if reorders or not vectors else None
+    if table is not None:
+        passages.pieces(rows, table.pieces)
+    if reorders:
+        passages.traits(rows)
+    if reorders and table is not None:
+        passages.parts(rows, table.pieces)
 
 
 class _Fusion:
