@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
-from lantern_proxy.history import advance, answered, begin
+from lantern_proxy.history import advance, answered, begin, shown_beside
 from lantern_proxy.history.begun import as_begun
 from lantern_proxy.history.former import before_form, on_branch, with_answered_branch, with_branch, without_aside
 from lantern_proxy.history.record import Said, Session, answers_of
@@ -25,7 +25,7 @@ from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.known import side_id
 from lantern_proxy.session.script import script_use
-from lantern_proxy.session.side import summed_up_since
+from lantern_proxy.session.side import results_in, summed_up_since
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request, plain
 
 
@@ -40,6 +40,10 @@ class Step:
     filed: tuple[Filed, ...]
     """Messages that the session had not held before."""
     link: Link
+    main: Session | None = None
+    """The session that a side call shows more of than its client did before; None where it does not."""
+    main_filed: tuple[Filed, ...] = ()
+    """Messages that `main` had not held before."""
 
 
 def follow(
@@ -145,7 +149,23 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
                     family=found.family, agent=found.agent, parent=parent, side=True)  # fmt: skip
     unseen: tuple[None, ...] = (None,) * len(request.messages)
     after, filed = advance(replace(own, system="", tools=frozenset()), request, unseen, now=now)
-    return Step(session=after, event="side", verdict=Verdict(event="side", kept=unseen), filed=filed, link=found)
+    main, main_filed = _shown_beside(known, request, after, now)
+    return Step(
+        session=after, event="side", verdict=Verdict(event="side", kept=unseen), filed=filed, link=found, main=main,
+        main_filed=main_filed,
+    )  # fmt: skip
+
+
+def _shown_beside(
+    known: Known, request: Request, side: Session, now: float
+) -> tuple[Session | None, tuple[Filed, ...]]:  # fmt: skip
+    """The session whose side call shows results of its last calls that its client did not show yet, and these."""
+    main = None if side.agent else known.sessions.get(side.parent)
+    results = results_in(main, request) if main is not None else ()
+    if main is None or not results:
+        return None, ()
+    known.sessions[main.id], filed = shown_beside(main, results, now=now)  # its head stays: what finds it does, too
+    return known.sessions[main.id], filed
 
 
 def reply(known: Known, asked: Session, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:

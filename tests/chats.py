@@ -80,6 +80,8 @@ class Lab:
         request = as_told(request)
         step = follow(self.known, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
         self._keep(step.session, step.filed)
+        if step.main is not None:
+            self._keep(step.main, step.main_filed)
         self.kept[step.session.id].names += [step.link.family] if step.link.family and not step.link.side else []
         return step
 

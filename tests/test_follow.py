@@ -279,3 +279,49 @@ def test_the_session_seen_longest_ago_makes_room():
     assert remembered.SIZE * 0.9 < len(lab.known.sessions) <= remembered.SIZE
     assert "ses_1" not in lab.known.sessions
     assert chats[-1].send([user("again")]).session.id == f"ses_{remembered.SIZE + 2}"
+
+
+AUDIT = "The audit names host lic-07 with kernel 5.10.218."
+SUM_UP = "Write a summary of this conversation so far. " + "Name all files and decisions. " * 20
+
+
+def at_work(lab: Lab, **arguments: str) -> tuple[Chat, Wire]:
+    """A chat whose model called a tool, and that call; its result was not shown yet."""
+    chat = chat_of(lab)
+    chat.history.append(user("Please read the audit."))
+    call = called("c9", "read_file", **arguments or {"path": "audit.txt"})
+    lab.answer(chat.send(), call)
+    return chat, call
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("then", ["a summary", "the result", "no more than the result"])
+def test_a_result_that_a_summary_call_shows_first_is_filed_in_its_conversation_and_once(restarts, then):
+    lab = Lab()
+    chat, call = at_work(lab)
+    done = result("c9", AUDIT)
+    step = chat.send([*chat.history, call, done, user(SUM_UP)])
+    assert step.event == "side"
+    lab.answer(step, assistant(summary := summary_of("zephyr", 4)))
+    lab.restarts = restarts
+    assert lab.texts(chat.session)[-1] == AUDIT
+    if then == "a summary":
+        chat.history = [user("What did we do so far?"), assistant(summary), user("Continue, please.")]
+    else:
+        chat.history += [call, done]
+    step = chat.send()
+    assert (step.session.id, step.event) == (chat.session, "compacted" if then == "a summary" else "turn")
+    lab.answer(step, assistant("The audit is read."))
+    if then != "no more than the result":
+        chat.history += [assistant("The audit is read."), user("Go on.")]
+        assert chat.send().event == "turn"
+    assert lab.texts(chat.session).count(AUDIT) == 1
+
+
+@pytest.mark.parametrize("call_id", ["c8", "c9"])
+def test_a_result_of_another_call_that_a_summary_call_shows_is_not_its_conversations(call_id):
+    lab = Lab()
+    chat, _ = at_work(lab)
+    others = called(call_id, "read_file", path="the audit of somebody else")
+    assert chat.send([*chat.history, others, result(call_id, AUDIT), user(SUM_UP)]).main is None
+    assert AUDIT not in lab.texts(chat.session)

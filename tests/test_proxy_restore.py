@@ -927,3 +927,43 @@ def test_what_a_client_asked_its_summary_with_does_not_come_back(tmp_path):
     assert "GATE-15838" in block
     assert "RIVER-7719" in block  # though a summary quotes the answer to it, too
     assert order not in block
+
+
+TASK = "Summarize the conversation so far, so that it can go on without its history. " * 8
+
+
+def used(n: int) -> list[dict]:
+    """As step(), over Anthropic's Messages."""
+    asked = {"type": "tool_use", "id": f"toolu_{n}", "name": "run", "input": {"n": n}}
+    given = {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": fact(n)}
+    return [{"role": "assistant", "content": [asked]}, {"role": "user", "content": [given]}]
+
+
+@pytest.mark.parametrize("api", ["chat/completions", "messages"])
+def test_a_result_that_a_summary_call_shows_first_comes_back(tmp_path, api):
+    """A client that finds it too long has its history summed up before it shows it to its model."""
+    load, summary = {"role": "user", "content": "Load depot 5."}, f"Depots were loaded. {'All is well. ' * 30}"
+    if api == "messages":  # whose clients join what a user says to the results before it
+        call, result = used(5)
+        shown = [{**result, "content": [*result["content"], {"type": "text", "text": TASK}]}]
+    else:
+        call, result = step(5)
+        shown = [result, {"role": "user", "content": TASK}]
+    history = [[load], [load, call, *shown], [f"{summary}\n\nGo on."]]
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+        events = []
+        for messages, said in zip(history, [call, noted(summary), noted("Good.")], strict=True):
+            upstream.answer = say(200, answer_of(said, api), ("content-type", "application/json"))
+            events.append(told(http.post(f"{url}/v1/{api}", json=body(*messages), headers=KEY))["event"])
+        assert events == ["new", "side", "compacted"]
+        assert fact(5) in "\n".join(blocks(upstream))
+
+
+def answer_of(said: dict, api: str) -> bytes:
+    if api != "messages":
+        return completion(**{"text": "", **said})
+    content = said["content"] if isinstance(said["content"], list) else [{"type": "text", "text": said["content"]}]
+    return json.dumps({"id": "msg_1", "type": "message", "role": "assistant", "content": content}).encode()
+
+
+KEY = {"authorization": "Bearer sk-one"}

@@ -153,6 +153,19 @@ def _keyed(
     return found, of_system
 
 
+def shown_beside(
+    session: Session, messages: Sequence[Message], *, now: float
+) -> tuple[Session, tuple[Filed, ...]]:  # fmt: skip
+    """The session, and messages that follow its head, as a side call shows them before its client has. They are filed
+    as if it had come: where it comes later, they are not filed again."""
+    keyed, chain = list[tuple[str, Message]](), session.chain
+    for m in messages:
+        chain = chain_after(chain, m)
+        keyed.append((place_key(chain), m))
+    filed = _file(session, keyed, now=now)
+    return replace(session, keys=_keys_with(session, filed), position=session.position + len(filed)), filed
+
+
 def _file(
     session: Session, keyed: Iterable[tuple[str, Message]], *, now: float, partial: bool = False
 ) -> tuple[Filed, ...]:

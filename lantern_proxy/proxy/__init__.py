@@ -28,7 +28,7 @@ from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy.gate import INLINE_BYTES, Aside, Gate
 from lantern_proxy.proxy.preview import preview_of
-from lantern_proxy.proxy.record import Answered, Privacy, record_of
+from lantern_proxy.proxy.record import Answered, Privacy, record_beside, record_of
 from lantern_proxy.proxy.restore import Restoring
 from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.tenants import Tenants
@@ -271,6 +271,9 @@ class Proxy:
             restored={p.passage.id: block.restored.kind for block in exchange.blocks for p in block.restored.placed},
         )  # fmt: skip
         submitted = time.monotonic()
+        if step.main is not None:
+            beside = partial(record_beside, exchange, step, step.main, self.config, self.privacy)
+            self.writer.submit(Job(build=beside, file=exchange.file))
         writing = self.writer.submit(job)
 
         def written(_: object) -> None:  # on the writer's thread, which alone times this stage and warms sessions

@@ -83,6 +83,22 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
     )  # fmt: skip
 
 
+def record_beside(exchange: Exchange, step: Step, main: Session, config: Config, privacy: Privacy) -> Record:
+    """What a side call showed of its conversation, `main`, before its client did: it is filed there."""
+    if not privacy.archives(exchange):
+        return Record(
+            tenant=exchange.tenant, project=exchange.project, session=unkept_row(main), request=None,
+            unkept=step.main_filed,
+        )  # fmt: skip
+    messages = tuple(
+        kept for each in step.main_filed for kept in _kept(each, config.archive.max_message_chars, privacy)
+    )
+    return Record(
+        tenant=exchange.tenant, project=exchange.project, session=session_row(main, privacy.said), request=None,
+        messages=messages, uncut=tuple(f.key for f in messages), came_at=exchange.at,
+    )  # fmt: skip
+
+
 def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed, ...], status: int) -> Record:
     """The record of a request of which no word may be kept: that it came, and which messages (`filed`) have to stay out
     of the archive when the client sends them again."""
