@@ -1108,6 +1108,31 @@ def test_a_title_call_that_no_word_tells_and_that_came_first_takes_nothing_of_it
     assert (step.event, step.session.side) == ("new", False), step.link.why
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("probed", [False, True])
+def test_the_topic_of_each_message_is_a_side_call_though_the_first_one_came_before_the_conversation(probed, restarted):
+    lab = Lab()
+    lab.restarts, chat = restarted, Chat(lab, system=CODER, tools=TOOLS, named="one")
+    if probed:
+        lab.answer(lab.ask([user("may I?")], headers=chat.headers), assistant("Y"))
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        orders = "Name the field that a message is about, in one word, as JSON."
+        topic = lab.ask([{"role": "system", "content": orders}, user(said)], headers=chat.headers)
+        lab.answer(topic, assistant(f'{{"field": "{"abcd"[n]}"}}'))
+        step = chat.turn(said, answer)
+        assert (topic.event, step.event) == (("side", "turn") if n else ("new", "new")), (topic.link.why, step.link.why)
+        assert step.session.id == chat.session != topic.session.id
+
+
+def test_a_first_call_without_tools_that_goes_on_is_a_conversation_beside_the_one_with_tools():
+    one, other = Chat(Lab(), system=GERMAN, named="one"), Chat(Lab(), system=CODER, tools=TOOLS, named="one")
+    other.lab = one.lab
+    for ours, theirs in zip(turns("zephyr", 3), turns("amber", 3), strict=True):
+        steps = one.turn(*ours), other.turn(*theirs)
+        assert [step.session.id for step in steps] == [one.session, other.session]
+    assert one.session != other.session
+
+
 # --- what many conversations have in common ------------------------------------------------------------------------
 
 

@@ -18,14 +18,14 @@ A client names its session, or it does not; then content decides. Evidence, stro
 Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.former import begins_behind, is_let_go
-from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.forms import shows_system_of, system_text
 from lantern_proxy.history.record import Session, goes_on
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.summaries import told_aside
@@ -142,6 +142,8 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
         return Link(session=session, why="its steps in one text")
     if steps_told(known, session, request) > 1:
         return Link(session=session, side=True, why="its steps in one text, another use of them")
+    if begun := _begun_beside(mains, session, request):
+        return Link(session=begun, side=True, why="what was asked before it began, asked again")
     held = held_share(session, request)
     told_whole = not held and is_told_whole(session, request)
     if told_whole and (session.system or session.tools):
@@ -158,6 +160,8 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
         if _is_stub(session) and request.tools and not session.tools:
             return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
+    if _is_probe(session, request) and not (held or told_whole):
+        return Link(why="behind a probe", parent=session.id)
     return Link(session=session, why=BY_ID, restart=True)
 
 
@@ -189,6 +193,21 @@ def _begins_in_run(known: Known, request: Request, ids: Sequence[tuple[str, str]
 def _is_stub(session: Session) -> bool:
     """Was there one call and no more? A title, a greeting, a probe may come before the conversation."""
     return session.turn <= 1 and len(session.head) <= 3
+
+
+def _begun_beside(mains: Iterable[Session], call: Session, request: Request) -> Session | None:
+    """The conversation with tools that began behind a single call without any, where a request under the prompt of that
+    call does not go on with it: some clients ask for the topic of each message, the first among them."""
+    if request.tools or not _is_stub(call) or not shows_system_of(call, request) or holds_answer(call, request):
+        return None
+    return next((s for s in mains if s.parent == call.id and s.tools and not call.tools), None)
+
+
+def _is_probe(call: Session, request: Request) -> bool:
+    """Was there a single call without orders or tools, which some clients make to see whether they may, and no more?
+    What comes under the same id under orders is a conversation of its own."""
+    is_bare = not (call.system or call.tools or call.imported)
+    return _is_stub(call) and is_bare and bool(system_text(request)) and not request.delta
 
 
 def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
