@@ -54,6 +54,20 @@ def test_of_a_compaction_on_a_branch_that_was_left_its_own_messages_are_gone():
     assert not any("birch" in text for text in gone.values())
 
 
+def test_two_windows_go_on_by_turns_though_one_has_a_summary_for_a_system_prompt_where_there_was_none():
+    one = Chat(Lab(), system="", named="one")
+    for said, answer in turns("zephyr", 6):
+        one.turn(said, answer)
+        one.turn("Go on.", f"I do, {answer}")
+    other = Chat(one.lab, system="", named="one", history=[*one.history], session=one.session)
+    step = one.compact(lambda c, s, q: (s, [user(q)]), summary_of("zephyr", 6), "And what is next?", "The mill is.")
+    assert step.event == "compacted"
+    for n, (said, answer) in enumerate(turns("amber", 3)):
+        for chat in (other, one):
+            step = chat.turn("Go on." if chat is one else said, f"{answer} {n}")
+            assert (step.event, step.session.id) == ("branch", one.session), step.link.why
+
+
 def test_a_user_who_edits_again_and_again_is_on_the_last_branch():
     chat = Chat(Lab())
     for said, answer in turns("zephyr", 3):

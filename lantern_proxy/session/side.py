@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise, takewhile
 
 from lantern_proxy.history.dress import parts_of
-from lantern_proxy.history.former import is_aside
+from lantern_proxy.history.former import is_aside, on_branch
 from lantern_proxy.history.forms import in_form, shows_system_of, system_text
 from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, last_answer, shown, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
@@ -80,7 +80,7 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     said = known.said.get(session.id, {})
     if session.imported and _is_no_turn_of(session, request, said):
         return True
-    session = in_form(session, request)
+    session = in_form(on_branch(session, request), request)
     if use := script_use(known, session, request, named=True):
         return use == "side"
     other = not shows_system_of(session, request)
