@@ -1230,6 +1230,35 @@ def test_a_summary_made_elsewhere_behind_a_system_prompt_that_changes_is_found_b
     assert (step.event, step.verdict.anchor) == ("compacted", 0)
 
 
+@pytest.mark.parametrize("front", ["its own", "words of somebody"])
+def test_a_summary_behind_the_orders_in_front_of_all_is_told_by_itself_and_one_behind_other_words_is_not(front):
+    """Its client writes its orders into the first message, and had it summed up in words that nothing tells."""
+    orders = "Du hältst die Mühle am Laufen und sagst immer, woher du etwas weißt."
+    chat = Chat(Lab(), system="", tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 6, "de")):
+        chat.turn(said if n else f"{orders}\n\n{said}", answer)
+    summary = summary_of("zephyr", 6, "de")
+    chat.lab.answer(chat.send([*chat.history, user("Schreib das alles für später auf.")], tools=()), assistant(summary))
+    if front != "its own":
+        orders = "Das hier hat mir gestern jemand aus der anderen Schicht zugeschickt, lies es bitte."
+    step = chat.send([parts(f"{orders}\n\n{summary}", "Wo liegt die Sicherung?")])
+    assert (step.link.why == "its last answer told what was said") == (front == "its own"), step.link.why
+
+
+@pytest.mark.parametrize("told", ["by one", "by two"])
+def test_what_a_tool_was_given_and_stands_in_front_of_one_answer_leads_back_to_the_only_chat_that_gave_it(told):
+    lab, summary = Lab(), summary_of("zephyr", 6)
+    chats = [Chat(lab) for _ in range(1 if told == "by one" else 2)]
+    for n, chat in enumerate(chats):
+        for said, answer in turns(("zephyr", "amber")[n], 6):
+            chat.turn(said, answer)
+        asked = [*chat.history, user("Now call write_summary.")]
+        lab.answer(chat.send(asked, tools=("write_summary",)), called(lab.call_id(), "write_summary", context=summary))
+    last = chats[0].history[-1] if told == "by one" else assistant("Shall I go on with the mill, then?")
+    step = chats[0].send([assistant(f"What was before:\n{summary}"), last, user("And what is left to do?")])
+    assert step.event == ("compacted" if told == "by one" else "new"), step.link.why
+
+
 def in_one_text(history):
     return user("\n\n".join(f"{m['role'].upper()}: {m['content']}" for m in history))
 
@@ -1253,6 +1282,33 @@ def test_what_one_text_leaves_out_is_lost_though_times_stood_in_front_of_it(time
     one = in_one_text(ago(held, 9) if timed else held)
     step = chat.send([one, user("[1 minutes ago] and now? " + "Look at it all. " * 40)])
     assert step.event in LOSSES
+
+
+@pytest.mark.parametrize("lost", [slice(0, 0), slice(4, 5), slice(6, 7)])
+def test_a_note_that_came_and_went_before_a_restart_is_no_loss_in_one_text_and_hides_none(lost):
+    chat = Chat(Lab(), named="one", tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.turn(f"{said}\n\n<environment_details>\ntime: 10:0{n}\nopen: f{n}.py\n</environment_details>", answer)
+        chat.history[-2] = user(said)
+    chat.turn("Write down what we have so far.", summary_of("zephyr", 6))
+    chat.lab.restart()
+    del chat.history[lost]
+    step = chat.send([in_one_text(chat.history), user("and now? " + "Look at it all. " * 60)])
+    assert step.event in (LOSSES if lost.stop else {"turn"}), step.link.why
+
+
+@pytest.mark.parametrize("lost", [slice(0, 0), slice(4, 5)])
+def test_one_text_holds_no_pictures_and_what_was_said_with_them_is_there_or_lost(lost):
+    chat = Chat(Lab(), named="one", tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 5)):
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,iVBORw0KGgo{n}"}}
+        chat.history.append({"role": "user", "content": [picture, {"type": "text", "text": said}]})
+        chat.lab.answer(chat.send(), assistant(answer))
+        chat.history.append(assistant(answer))
+    told = [user(m["content"][1]["text"]) if m["role"] == "user" else m for m in chat.history]
+    del told[lost]
+    step = chat.send([in_one_text(told), user("and now? " + "Look at it all. " * 40)])
+    assert step.event in (LOSSES if lost.stop else {"turn"}), step.link.why
 
 
 @pytest.mark.parametrize("lost", [slice(0, 2), slice(5, 6), slice(10, 12)])

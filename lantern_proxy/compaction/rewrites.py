@@ -14,7 +14,7 @@ from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.told import SPEAKER
 from lantern_proxy.history.whole import Whole
-from lantern_proxy.turn import Message, plain
+from lantern_proxy.turn import Item, Message, item, plain
 
 _TEXTS_TOLD = 4
 """How many texts of a user are looked for in what was said before."""
@@ -103,23 +103,31 @@ def is_parted(seen: Seen) -> bool:
 
 
 def is_joined(seen: Seen) -> bool:
-    """Does all that is gone stand within texts that are new? Then it was only put together otherwise."""
+    """Does all that is gone stand within texts that are new? Then it was only put together otherwise. No text holds a
+    picture."""
     calls = [i for i in seen.gone_items if i.kind == "call"]
-    others = [(a, i) for a, i in zip(seen.gone, seen.gone_items, strict=True) if i.kind != "call"]
+    others = [(a, i) for a, i in zip(seen.gone, seen.gone_items, strict=True) if i.kind not in ("call", "media")]
     if not others or any(i.kind not in ("text", "result") for _, i in others):
         return False
     redressed = [b for a, b in seen.matched if seen.old[a].item.print != seen.new[b].item.print]
     texts = (seen.new[b].item for b in (*seen.fresh, *redressed))
     whole = Whole("\n".join(plain(i.text) for i in texts if i.kind == "text"))
-    if sum(len(plain(i.text)) for _, i in others) > len(whole.text):
+    if sum(len(plain(i.text)) for _, i in others if not _was_redressed(i)) > len(whole.text):
         return False
     told = all(
-        stands_in(whole, untimed_text(i), notes=False) or stands_in(whole, i.text, notes=a >= seen.last_turn)
+        stands_in(whole, untimed_text(i), notes=False)
+        or stands_in(whole, i.text, notes=a >= seen.last_turn or _was_redressed(i))
         for a, i in others
     )
     # what was passed to a tool may be long: a file that was written, of which the result says "ok"
     passed = (text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS)
     return told and all(text in whole for text in passed)
+
+
+def _was_redressed(i: Item) -> bool:
+    """Did its user's client show a text otherwise than it was filed, without a note perhaps, before the session was
+    brought back from the archive? Then only what was filed is known of it."""
+    return i.role == "user" and i.print != item(i.role, i.kind, i.text).print
 
 
 def is_edited(seen: Seen) -> bool:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Set
 
+from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, mostly_equal
@@ -29,10 +30,10 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     if len(shown) == 1 and is_greeting(known, items):
         return True
     last = last_answer(session)
-    said, asked = known.said.get(session.id, {}), _asked_last(session)
+    said, asked, passed = known.said.get(session.id, {}), _asked_last(session), _passed_last(known, session)
     for at, m in enumerate(shown):
         is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(asked, shown[at - 1]))
-        if is_last or said.get(plain(m.text)) == "side":
+        if is_last or said.get(plain(m.text)) == "side" or any(text in plain(m.text) for text in passed):
             return False
     if not shown or _ends_like_last(session, request):
         return False
@@ -40,6 +41,15 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     last_shown = shown[-_LOOKED_AT:]
     held = sum(_was_said(known, session, said, prints, m) for m in last_shown)
     return held < 2 or 2 * held <= len(last_shown)
+
+
+def _passed_last(known: Known, session: Session) -> list[str]:
+    """Long texts that the session's last answer passed to a tool, and no other session's: a model may sum up so."""
+    last = last_answer(session)
+    passed = (plain(text) for call in (last.calls if last else ()) for text in strings_of(call.text))
+    long = (text for text in passed if len(text) >= SUMMARY_CHARS)
+    others = {text: known.by_start.get(text[:PROBE_CHARS], set()) - {session.id} for text in long}
+    return [text for text, sids in others.items() if not any(text in known.arguments.get(sid, ()) for sid in sids)]
 
 
 def _ends_like_last(session: Session, request: Request) -> bool:

@@ -39,7 +39,7 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     if len(before) < _RETOLD_TEXTS:
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
-    opens = _opens(said, plain(request.messages[-1].text), retold)
+    opens = _opens(said, session, plain(request.messages[-1].text), retold)
     told = any(text in earlier for text in retold) or (opens and speaks_of_half("\n".join(retold), before))
     return told and not is_pasted(said, read_of(request, system=True))
 
@@ -66,12 +66,14 @@ def is_told_whole(session: Session, request: Request) -> bool:
     return len(text) - end <= PROBE_CHARS and not wishes_summary(asked) and not wishes_title(asked)
 
 
-def _opens(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
+def _opens(said: Mapping[str, str], session: Session, text: str, told: Sequence[str]) -> bool:
     """Is there nothing in front of what is told in a text but tags, a heading, words around a summary, what was said
-    before?"""
+    before, or what the session begins with, since some clients write their orders in front of what is said first?"""
     front = text[: min((at for each in told if (at := text.find(each)) >= 0), default=0)]
     bare = untagged(front)
-    return bare in said or len(bare.split()) <= _HEADING_WORDS or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
+    begun = bool(front) and any(plain(m.text).startswith(front) for m in spoken(shown(session))[:1])
+    is_heading = len(bare.split()) <= _HEADING_WORDS or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
+    return bare in said or begun or is_heading
 
 
 def said_before(session: Session) -> list[str]:
