@@ -986,6 +986,18 @@ def test_a_compaction_that_is_taken_back_is_a_branch(chat, style):
     assert chat.turn("good", "Shall we?").event == "turn"
 
 
+@pytest.mark.parametrize("kept", [2, 4])
+def test_what_stood_where_a_summary_that_was_refused_stands_is_back_and_no_placeholder(chat, kept):
+    before, told = [*chat.history], f"{summary_of('zephyr', 6)} {summary_of('zephyr', range(1, 6))}"
+    chat.history = [*before[:kept], user(told), *before[-2:], user("go on")]
+    step = chat.send()
+    assert step.event == "compacted"
+    chat.lab.fail(step)
+    chat.history = [*before, user("go on")]
+    step = chat.send()
+    assert (step.event, step.session.id) == ("branch", chat.session), step.link.why
+
+
 def test_a_compaction_that_is_taken_back_after_many_turns_is_a_branch(chat):
     before, style = list(chat.history), STYLES["summary as user message, acknowledged, tail"]
     assert chat.compact(style, summary_of("zephyr", 6), "go on", "going on").event == "compacted"

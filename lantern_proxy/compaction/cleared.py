@@ -30,9 +30,10 @@ _FRONT_CHARS, _NOTE_CHARS = 16, 200
 
 
 def find_cleared(seen: Seen) -> Pairs:
-    """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media."""
-    old, new = seen.old, seen.new
-    replaced = [(a, b) for a, b in seen.replaced if _may_stand_for(old[a].item, new[b].item)]
+    """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media. What
+    was said before, and is back, is none."""
+    old, new, back = seen.old, seen.new, {*seen.returned}
+    replaced = [(a, b) for a, b in seen.replaced if b not in back and _may_stand_for(old[a].item, new[b].item)]
     times = Counter(new[b].item.print for _, b in replaced)
     return [
         *((a, b) for a, b in seen.shown if _is_cleared(old[a].item, new[b].item) or _is_cut(seen, a, b)),
