@@ -43,6 +43,18 @@ def test_no_client_meets_a_crash_a_changed_request_a_broken_prefix_a_block_in_a_
     assert not broken, f"scripts/possible-clients --seeds {seed} --story\n{found.client}"
 
 
+@pytest.mark.timeout(600)
+def test_clients_that_do_more_than_was_known_at_first_meet_none_of_that_either(tmp_path):
+    """Several calls at once, two windows, another version of the program, what was shortened and is too long yet."""
+    with Stage(tmp_path) as stage:
+        found = [asyncio.run(play(draw(seed, more=True), stage)) for seed in SEEDS[:12]]
+    for each in found:
+        assert not each.kinds & MUST_HOLD, f"scripts/possible-clients --seeds {each.client.number} --more --story"
+    counts = total(found)
+    for part, whole in FLOORS:
+        assert counts[part] >= 0.95 * FLOORS[part, whole] * counts[whole] > 0, part
+
+
 def test_no_two_tenants_share_a_session(played):
     shared = Counter(session for each in played.values() for session in each.ledger.sessions)
     assert [session for session, tenants in shared.items() if tenants > 1] == []

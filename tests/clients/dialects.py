@@ -35,6 +35,8 @@ class Reply:
     text: str = ""
     tool: str = ""
     arguments: str = ""
+    beside: tuple[str, ...] = ()
+    """Arguments of more calls of the tool, made at once with that one."""
     compaction: str = ""
     tokens: int = 2_000
     """What is reported as the size of the request."""
@@ -106,6 +108,11 @@ def _event(data: Json, *, named: bool = True) -> bytes:
     return f"{name}data: {json.dumps(data)}\n\n".encode()
 
 
+def _called(n: int, reply: Reply) -> list[tuple[int, str]]:
+    """(number, arguments) of each call of a reply."""
+    return [(n, reply.arguments), *((next(_ids), arguments) for arguments in reply.beside)] if reply.tool else []
+
+
 def _words(text: str) -> list[str]:
     """`text` in pieces of about three words, as a model would stream it."""
     words = text.split(" ")
@@ -119,15 +126,20 @@ def _words(text: str) -> list[str]:
 def _chat(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     base = {"id": f"chatcmpl-{n:08x}", "created": 1_700_000_000, "model": body["model"]}
     usage = {"prompt_tokens": reply.tokens, "completion_tokens": 20, "total_tokens": reply.tokens + 20}
-    call = {"id": f"call_{n:08x}", "type": "function", "function": {"name": reply.tool, "arguments": reply.arguments}}
+    calls: list[Json] = [
+        {"id": f"call_{each:08x}", "type": "function", "function": {"name": reply.tool, "arguments": arguments}}
+        for each, arguments in _called(n, reply)
+    ]
     message: Json = {"role": "assistant", "content": None if reply.tool else reply.text, "refusal": None}
     if reply.tool:
-        message["tool_calls"] = [call]
+        message["tool_calls"] = calls
     why = "tool_calls" if reply.tool else "stop"
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": why}
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     deltas += (
-        [{"tool_calls": [{"index": 0, **call}]}] if reply.tool else [{"content": piece} for piece in _words(reply.text)]
+        [{"tool_calls": [{"index": at, **call}]} for at, call in enumerate(calls)]
+        if reply.tool
+        else [{"content": piece} for piece in _words(reply.text)]
     )
     chunk = base | {"object": "chat.completion.chunk"}
     chunks = [chunk | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
@@ -142,21 +154,30 @@ def _chat(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
 
 
 def _responses(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
-    item = _output(n, reply)
+    calls = _called(n, reply)
+    items = [_call(each, reply.tool, arguments) for each, arguments in calls] or [_output(n, reply)]
     start = {"id": f"resp_{n:08x}", "object": "response", "created_at": 1_700_000_000, "model": body["model"],
              "error": None, "status": "in_progress", "output": [],
              "previous_response_id": body.get("previous_response_id"), "parallel_tool_calls": True,
              "tool_choice": "auto", "tools": [], "usage": None}  # fmt: skip
-    whole = start | {"status": "completed", "output": [item], "usage": _usage(reply)}
-    place = {"output_index": 0, "item_id": item["id"]}
+    whole = start | {"status": "completed", "output": items, "usage": _usage(reply)}
     events: list[Json] = [
         {"type": "response.created", "response": start},
         {"type": "response.in_progress", "response": start},
+        *(event for at, item in enumerate(items) for event in _told(at, item, reply)),
+        {"type": "response.completed", "response": whole},
     ]
-    events += [{"type": "response.output_item.added", "output_index": 0, "item": _begun(item)}]
+    return whole, [_event(event | {"sequence_number": i}) for i, event in enumerate(events)]
+
+
+def _told(output_index: int, item: Json, reply: Reply) -> list[Json]:
+    """The events of one item of an answer."""
+    place = {"output_index": output_index, "item_id": item["id"]}
+    events: list[Json] = [{"type": "response.output_item.added", "output_index": output_index, "item": _begun(item)}]
     if reply.tool:
-        events += [{"type": "response.function_call_arguments.delta", **place, "delta": reply.arguments}]
-        events += [{"type": "response.function_call_arguments.done", **place, "arguments": reply.arguments}]
+        arguments = item["arguments"]
+        events += [{"type": "response.function_call_arguments.delta", **place, "delta": arguments}]
+        events += [{"type": "response.function_call_arguments.done", **place, "arguments": arguments}]
     elif not reply.compaction:
         part = {"type": "output_text", "text": "", "annotations": []}
         at = place | {"content_index": 0}
@@ -166,17 +187,17 @@ def _responses(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
         ]
         events += [{"type": "response.output_text.done", **at, "text": reply.text, "logprobs": []}]
         events += [{"type": "response.content_part.done", **at, "part": part | {"text": reply.text}}]
-    events += [{"type": "response.output_item.done", "output_index": 0, "item": item}]
-    events += [{"type": "response.completed", "response": whole}]
-    return whole, [_event(event | {"sequence_number": i}) for i, event in enumerate(events)]
+    return [*events, {"type": "response.output_item.done", "output_index": output_index, "item": item}]
+
+
+def _call(n: int, tool: str, arguments: str) -> Json:
+    return {"id": f"fc_{n:08x}", "type": "function_call", "status": "completed", "call_id": f"call_{n:08x}",
+            "name": tool, "arguments": arguments}  # fmt: skip
 
 
 def _output(n: int, reply: Reply) -> Json:
     if reply.compaction:
         return {"id": f"cmp_{n:08x}", "type": "compaction", "encrypted_content": f"{reply.compaction}{n:08x}"}
-    if reply.tool:
-        return {"id": f"fc_{n:08x}", "type": "function_call", "status": "completed", "call_id": f"call_{n:08x}",
-                "name": reply.tool, "arguments": reply.arguments}  # fmt: skip
     content = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
     return {"id": f"msg_{n:08x}", "type": "message", "status": "completed", "role": "assistant", "content": content}
 
@@ -210,13 +231,12 @@ def _compacted(n: int, body: Json, reply: Reply) -> Json:
 def _messages(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     block: Json = {"type": "text", "text": reply.text}
     deltas: list[Json] = [{"type": "text_delta", "text": piece} for piece in _words(reply.text)]
-    empty = block | {"text": ""}
+    blocks = [(block, block | {"text": ""}, deltas)]
     if reply.compaction:
         block = {"type": "compaction", "content": reply.text, "encrypted_content": f"{reply.compaction}{n:08x}"}
-        deltas, empty = [block | {"type": "compaction_delta"}], {"type": "compaction", "content": None}
+        blocks = [(block, {"type": "compaction", "content": None}, [block | {"type": "compaction_delta"}])]
     elif reply.tool:
-        block = {"type": "tool_use", "id": f"toolu_{n:08x}", "name": reply.tool, "input": json.loads(reply.arguments)}
-        deltas, empty = [{"type": "input_json_delta", "partial_json": reply.arguments}], block | {"input": {}}
+        blocks = [_use(each, reply.tool, arguments) for each, arguments in _called(n, reply)]
     usage = {
         "input_tokens": reply.tokens,
         "cache_creation_input_tokens": 0,
@@ -228,8 +248,15 @@ def _messages(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     why = "tool_use" if reply.tool else "compaction" if reply.compaction else "end_turn"
     ended = {"stop_reason": why, "stop_sequence": None}
     events: list[Json] = [{"type": "message_start", "message": start}]
-    events += [{"type": "content_block_start", "index": 0, "content_block": empty}, {"type": "ping"}]
-    events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
-    events += [{"type": "content_block_stop", "index": 0}]
+    for at, (_, empty, told) in enumerate(blocks):
+        events += [{"type": "content_block_start", "index": at, "content_block": empty}, {"type": "ping"}]
+        events += [{"type": "content_block_delta", "index": at, "delta": delta} for delta in told]
+        events += [{"type": "content_block_stop", "index": at}]
     events += [{"type": "message_delta", "delta": ended, "usage": {"output_tokens": 20}}, {"type": "message_stop"}]
-    return start | ended | {"content": [block]}, [_event(event) for event in events]
+    return start | ended | {"content": [whole for whole, *_ in blocks]}, [_event(event) for event in events]
+
+
+def _use(n: int, tool: str, arguments: str) -> tuple[Json, Json, list[Json]]:
+    """A call, as it begins, and what comes of it then."""
+    block = {"type": "tool_use", "id": f"toolu_{n:08x}", "name": tool, "input": json.loads(arguments)}
+    return block, block | {"input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]

@@ -28,12 +28,14 @@ _ONE_STAGE = 40
 """So many clients share a proxy, each with a credential of its own."""
 
 
-def play_all(numbers: Iterable[int], *, restarts: float = 0.0) -> list[Played]:
-    """The clients of these numbers, one after the other. restarts: as in Stage"""
+def play_all(numbers: Iterable[int], *, restarts: float = 0.0, more: bool = False) -> list[Played]:
+    """The clients of these numbers, one after the other. restarts: as in Stage; more: as in draw()"""
     played, waiting = [], list(numbers)
     for start in range(0, len(waiting), _ONE_STAGE):
         with tempfile.TemporaryDirectory(prefix="possible-") as folder, Stage(Path(folder), restarts=restarts) as stage:
-            played += [asyncio.run(play(draw(number), stage)) for number in waiting[start : start + _ONE_STAGE]]
+            played += [
+                asyncio.run(play(draw(number, more=more), stage)) for number in waiting[start : start + _ONE_STAGE]
+            ]
     return played
 
 
@@ -50,11 +52,12 @@ def main() -> None:
     parser.add_argument(
         "--restarts", type=float, default=0.0, metavar="SHARE", help="of requests before which the proxy is restarted"
     )
+    parser.add_argument("--more", action="store_true", help="they also do what clients were not known to do at first")
     parser.add_argument("--faults", action="store_true", help="list the clients that met a fault")
     parser.add_argument("--story", action="store_true", help="tell every request of every client")
     args = parser.parse_args()
     first, _, end = args.seeds.partition(":")
-    played = play_all(range(int(first), int(end) if end else int(first) + 1), restarts=args.restarts)
+    played = play_all(range(int(first), int(end) if end else int(first) + 1), restarts=args.restarts, more=args.more)
     for each in played:
         if args.story or (args.faults and each.ledger.faults):
             print(f"\n{each.client}")

@@ -38,6 +38,8 @@ class Client:
     """Its user mostly nods, in words that others use as well, and its model takes many steps."""
     restarts: bool
     """The proxy is restarted before a compaction."""
+    at_once: bool = False
+    """Its model calls several tools at once, and their results come in any order."""
 
     @property
     def never_shortens(self) -> bool:

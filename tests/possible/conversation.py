@@ -25,7 +25,18 @@ HANDED_OVER = (
     "You only speak of what is sent out, when and by whom. Whoever wants to know something else is handed over.",
 )
 """What agents are told to whom a conversation was handed over. The first is the one it began with."""
+UPDATES = tuple(
+    f"Rule {n}: {what}" for n, what in enumerate((
+        "write a date as day, month and year, and never in words.", "name the source of each sum that you report.",
+        "ask before you change an entry of last year.", "say so where two entries contradict each other.",
+    ))
+)  # fmt: skip
+"""What the versions of a program add to its orders."""
 AGENT_SYSTEM = "You are a search agent. Find what is asked for in the files and report it in a few lines."
+
+
+Window = tuple[list[Msg], str, dict[str, Fact], dict[str, int]]
+"""What one window of a client holds of a conversation: Conversation.held, appended, facts, said_in."""
 
 
 class Conversation:
@@ -48,6 +59,10 @@ class Conversation:
         """What is sent of what is held, where the client keeps everything."""
         self.agent = 0
         """Who speaks with the user: a place in HANDED_OVER."""
+        self.version = 0
+        """How often its program was updated."""
+        self.window: Window | None = None
+        """What another window holds, if there is one."""
         self.numbers = count(1)
         self._stage, self._key = stage, key
         self._nth, self._clock = 0, 0
@@ -91,6 +106,17 @@ class Conversation:
         del self.held[at:]
         self.judge.take_back("\n".join(m.text for m in self.held))
 
+    def open_window(self) -> None:
+        """Open another window with the same history."""
+        self.window = [*self.held], self.appended, dict(self.facts), dict(self.said_in)
+
+    def change_window(self) -> None:
+        """Go on in the other window."""
+        assert self.window is not None
+        now = self.held, self.appended, self.facts, self.said_in
+        (self.held, self.appended, self.facts, self.said_in), self.window = self.window, now
+        self.judge.take_back("\n".join([self.appended, *(m.text for m in self.held)]))
+
     @property
     def has_tools(self) -> bool:
         """May its model use tools now?"""
@@ -116,8 +142,12 @@ class Conversation:
         for _ in range(most if self.client.tools and not question and not gate else 0):
             if self.rng.random() >= often:
                 break
-            call = await self.call("read", {"path": f"notes/{self.rng.randrange(10**6)}.txt"}, op, right)
-            self.result(call, lambda number: self.talk.result(self.note(number)))
+            at_once = self.rng.randint(1, 3) if self.client.at_once else 1
+            first, *beside = [{"path": f"notes/{self.rng.randrange(10**6)}.txt"} for _ in range(at_once)]
+            await self.call("read", first, op, right, beside=beside)
+            calls = self.held[-1].calls
+            for call in self.rng.sample(calls, at_once) if at_once > 1 else calls:
+                self.result(call, lambda number: self.talk.result(self.note(number)))
             op, right = "result", TURN
         if question:
             self.keep(await self.send(self.held, right, op, asked=question))
@@ -125,9 +155,12 @@ class Conversation:
         reply, fact = self.reply()
         self.keep(await self.send(self.held, right, op, reply=reply, gate=gate), fact)
 
-    async def call(self, tool: str, arguments: Json, op: str = "turn", right: Iterable[str] = TURN) -> Call:
-        """The model calls a tool."""
-        self.keep(await self.send(self.held, right, op, reply=Reply(tool=tool, arguments=json.dumps(arguments))))
+    async def call(
+        self, tool: str, arguments: Json, op: str = "turn", right: Iterable[str] = TURN, *, beside: Sequence[Json] = ()
+    ) -> Call:
+        """The model calls a tool. beside: arguments with which it calls the tool at once, too"""
+        reply = Reply(tool=tool, arguments=json.dumps(arguments), beside=(*map(json.dumps, beside),))
+        self.keep(await self.send(self.held, right, op, reply=reply))
         called = self.held[-1].call
         assert called is not None
         return called
@@ -218,8 +251,9 @@ class Conversation:
     def _tools(self) -> tuple[str, ...]:
         if self.agent:
             return ("write", "hand_over") if self.agent == 1 else ()
-        handed = ("hand_over",) if "handed_over" in self.client.incidents else ()
-        return ("read", "search", *handed) if self.client.tools else ()
+        more = ("hand_over",) if "handed_over" in self.client.incidents else ()
+        more += tuple(f"added_{n}" for n in range(self.version))
+        return ("read", "search", *more) if self.client.tools else ()
 
     def _body(self, system: str, messages: Sequence[Msg], tools: Sequence[str], more: Json) -> Json:
         self._nth += 1
@@ -233,7 +267,7 @@ class Conversation:
         return body_of(c.api, system, messages, c.dress, tools=tools, stream=c.stream, nth=self._nth) | named | more
 
     def _system(self) -> str:
-        base, now = HANDED_OVER[self.agent] or self.words.system, self._clock
+        base, now = HANDED_OVER[self.agent] or self._orders, self._clock
         if self.client.system == "dated":
             return f"{base}\nToday is 2026-03-{now % 28 + 1:02d} {now % 24:02d}:{now * 7 % 60:02d}."
         if self.client.system == "git":
@@ -241,12 +275,17 @@ class Conversation:
             return f"{base}\n<env>\nbranch: main\nstatus:\n{files}\n</env>"
         return base if self.client.system == "stable" else ""
 
+    @property
+    def _orders(self) -> str:
+        """The program's, as it is now."""
+        return "\n".join([self.words.system, *UPDATES[: self.version]])
+
     def _dressed(self, history: Sequence[Msg]) -> list[Msg]:
         """Messages with what the client writes around what its user says."""
         out, spoken = list(history), [at for at, m in enumerate(history) if m.role == "user" and m.texts]
         now, stamps = self._clock, self.client.stamps
         if self.client.system == "in_user" and spoken:
-            out[spoken[0]] = _before(out[spoken[0]], f"{self.words.system}\n\n")
+            out[spoken[0]] = _before(out[spoken[0]], f"{self._orders}\n\n")
         for at in spoken if stamps in ("each", "relative") else ():
             if number := out[at].number:
                 past = (

@@ -1,10 +1,11 @@
 """Draw a client by its number. The same number draws the same client."""
 
 import random
+from dataclasses import replace
 
 from possible.client import Client
 from possible.compactions import HARMLESS, SILENT, SUMMARISED, VIEWS
-from possible.incidents import INCIDENTS
+from possible.incidents import INCIDENTS, MORE
 from possible.talk import LANGUAGES
 from possible.wire import Dress
 
@@ -25,8 +26,8 @@ SUMMARISING = (
 """How it gets its summary. unseen: from elsewhere, so that the proxy never saw it generated."""
 
 
-def draw(number: int) -> Client:
-    """The client of that number."""
+def draw(number: int, *, more: bool = False) -> Client:
+    """The client of that number. more: it may also do what none did when it got its number"""
     rng = random.Random(number)
     pick = rng.choice
     api = pick(("chat", "chat", "responses", "messages"))
@@ -36,7 +37,7 @@ def draw(number: int) -> Client:
         ids = "none"  # what the server keeps, the client cannot shorten in silence
     language = pick([*LANGUAGES])
     needs_tools = style.startswith(("cleared", "pairs", "view_cleared", "window_mid"))
-    return Client(
+    client = Client(
         number=number, api=api, ids=ids, style=style, language=language, stream=rng.random() < 0.4,
         system=pick(SYSTEMS), tools=needs_tools or rng.random() < 0.5, stamps=pick(STAMPS),
         summary_language=language if rng.random() < 0.8 else pick([*LANGUAGES]),
@@ -52,4 +53,14 @@ def draw(number: int) -> Client:
         incidents=tuple(rng.sample([*INCIDENTS], pick((0, 0, 1, 1, 2, 3)))),
         neighbours=pick((0, 0, 0, 1, 2)), same_opening=rng.random() < 0.4, restarts=rng.random() < 0.2,
         terse=rng.random() < 0.2,
+    )  # fmt: skip
+    return _with_more(client) if more else client
+
+
+def _with_more(client: Client) -> Client:
+    rng = random.Random(f"{client.number} more")
+    at_once = client.tools and rng.random() < 0.6
+    return replace(
+        client, at_once=at_once, dress=replace(client.dress, new_order=at_once and rng.random() < 0.3),
+        incidents=(*client.incidents, *rng.sample([*MORE], rng.choice((0, 1, 1, 2)))),
     )  # fmt: skip

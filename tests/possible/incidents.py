@@ -185,6 +185,25 @@ async def summary_by_hand(c: Conversation) -> None:
     c.keep(await c.send(c.held, {"turn"}, "summary by hand", reply=reply))
 
 
+# --- of late --------------------------------------------------------------------------------------------------------
+
+
+async def updated(c: Conversation) -> None:
+    """Its program is another version now, with more to say to its model."""
+    c.version += 1
+    await c.turn("updated")
+
+
+async def two_windows(c: Conversation) -> None:
+    """Two windows go on with one history by turns."""
+    if _may_go_back(c):
+        c.open_window()
+        for at in range(5):
+            if at:
+                c.change_window()
+            await c.turn("two windows", {"turn", "branch"})
+
+
 async def nothing(c: Conversation) -> None:
     """An incident that play.py times by itself."""
 
@@ -196,7 +215,11 @@ INCIDENTS: dict[str, Callable[[Conversation], Awaitable[None]]] = {
     "title_first": nothing, "title_later": title_later, "ideas": ideas, "summary_by_hand": summary_by_hand,
     "undo": nothing,
 }  # fmt: skip
-UNCHAINED = frozenset(INCIDENTS) - {"go_on", "summary_by_hand"}
+MORE: dict[str, Callable[[Conversation], Awaitable[None]]] = {
+    "updated": updated, "two_windows": two_windows, "rejected": nothing,
+}  # fmt: skip
+"""What draw(more=True) adds."""
+UNCHAINED = frozenset({**INCIDENTS, **MORE}) - {"go_on", "summary_by_hand", "updated"}
 """Those that a client which sends only what is new does not have here."""
 
 
@@ -209,7 +232,8 @@ async def summarise(c: Conversation, text: str) -> str:
     Where the call has the form of a turn, nobody can tell it from a user's wish.
     """
     how, told, reply = c.client.summarising, c.words.summarise, Reply(text=text)
-    shown, loose = c.shown(), SIDE | {"turn", "retry"}
+    back = {"branch"} if "rejected" in c.client.incidents else set[str]()  # to the whole history
+    shown, loose = c.shown(), SIDE | {"turn", "retry"} | back
     long = told * -(-700 // len(told))
     transcript = "\n".join(f"{m.role.upper()}: {m.text}" for m in shown if m.text)
     if how == "instruction":
@@ -232,16 +256,16 @@ async def summarise(c: Conversation, text: str) -> str:
         task = Msg("user", (f"{told}\n\n{transcript}",))
         await c.send_side([task], SIDE, how, reply=reply, system="", tools=())
     elif how == "tool":
-        return await _through_tool(c, [*shown, Msg("user", (told,))], text)
+        return await _through_tool(c, [*shown, Msg("user", (told,))], text, loose)
     elif how == "halves":
         return await _in_halves(c, transcript, text)
     return text
 
 
-async def _through_tool(c: Conversation, history: list[Msg], text: str) -> str:
+async def _through_tool(c: Conversation, history: list[Msg], text: str, right: frozenset[str]) -> str:
     reply = Reply(tool="summarize_task", arguments=json.dumps({"context": text}, ensure_ascii=False))
     tools = ("read", "search", "summarize_task") if c.client.tools else ("summarize_task",)
-    await c.send_side(history, SIDE | {"turn", "retry"}, "tool", reply=reply, tools=tools)
+    await c.send_side(history, right, "tool", reply=reply, tools=tools)
     return text
 
 

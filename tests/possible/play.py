@@ -8,15 +8,16 @@ with Stage(folder) as stage:
 import asyncio
 import random
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from possible.client import Client
 from possible.compactions import HARMLESS, SILENT, SUMMARISED, VIEWS, Case, wrapped
-from possible.conversation import Conversation
-from possible.incidents import INCIDENTS, UNCHAINED, summarise, title_first
+from possible.conversation import Conversation, Window
+from possible.incidents import INCIDENTS, MORE, UNCHAINED, summarise, title_first
 from possible.judge import LOSSES, Fault, Judge, Ledger
 from possible.stage import Stage
-from possible.talk import LANGUAGES
+from possible.talk import LANGUAGES, Fact
 from possible.wire import Msg
 
 
@@ -59,11 +60,15 @@ async def _talk(client: Client, stage: Stage, conversations: list[Conversation])
             await main.turn()
             for at, name in when:
                 if at == n and not (client.ids == "chain" and name in UNCHAINED):
-                    await INCIDENTS[name](main)
+                    await {**INCIDENTS, **MORE}[name](main)
             for neighbour in conversations[1:]:
                 if rng.random() < 0.6:
                     await neighbour.turn()
         await _shorten(main, stage, round_)
+        if main.window and not main.view:
+            for _ in range(2):
+                main.change_window()
+                await main.turn("other window", {"turn", "branch"})
         if conversations[1:] and rng.random() < 0.5:
             await _shorten(conversations[1], stage, round_)
     for conversation in conversations:
@@ -90,12 +95,15 @@ async def _shorten(c: Conversation, stage: Stage, round_: int) -> None:
     client = c.client
     if client.style == "none" or c.view:
         return
-    before = list(c.held), c.appended, dict(c.facts), dict(c.said_in)
-    right = await _rewrite(c)
+    before, question = (list(c.held), c.appended, dict(c.facts), dict(c.said_in)), c.user()
+    right = await _rewrite(c, before[2].values(), question, client.tail)
     if client.restarts and (round_ == 0 or c.rng.random() < 0.5):
         stage.restart()
     reply, fact = c.reply()
     cut = client.style not in HARMLESS
+    if "rejected" in client.incidents and client.style in SUMMARISED:
+        await c.send(c.held, right, "rejected", cut=True, status=400)
+        right = await _rewrite_again(c, before, question)
     c.keep(await c.send(c.held, right, f"shortened ({client.style})", reply=reply, cut=cut and not c.view), fact)
     if "undo" in client.incidents and round_ == 0 and not c.view and client.ids != "chain":
         c.held, c.appended, c.facts, c.said_in = before
@@ -106,11 +114,20 @@ async def _shorten(c: Conversation, stage: Stage, round_: int) -> None:
             await c.turn("question", question=c.rng.choice(lost))
 
 
-async def _rewrite(c: Conversation) -> frozenset[str]:
-    """Shorten what `c` holds, with the next question at its end. Returns the events that are right."""
-    client, style, facts = c.client, c.client.style, list(c.facts.values())
-    question = c.user()
-    case = Case(history=tuple(c.held), question=question, tail=client.tail, rng=c.rng)
+async def _rewrite_again(c: Conversation, before: Window, question: Msg) -> frozenset[str]:
+    """Shorten what `c` held before, now to less, since the upstream found it too long yet."""
+    shown = [m.number for m in c.held]
+    c.held, c.appended = list(before[0]), before[1]
+    right = await _rewrite(c, before[2].values(), question, 1)
+    c.judge.take_back("\n".join([c.appended, *(m.text for m in c.held)]))
+    is_same = [m.number for m in c.held] == shown  # but for the summary
+    return right | {"turn", "retry", "branch"} if is_same else right
+
+
+async def _rewrite(c: Conversation, facts: Iterable[Fact], question: Msg, tail: int) -> frozenset[str]:
+    """Shorten what `c` holds, with a question at its end. Returns the events that are right. facts: for a summary"""
+    client, style = c.client, c.client.style
+    case = Case(history=tuple(c.held), question=question, tail=tail, rng=c.rng)
     if style in VIEWS:
         c.view = lambda history: VIEWS[style](history, client.tail)
         c.held.append(question)
@@ -118,9 +135,7 @@ async def _rewrite(c: Conversation) -> frozenset[str]:
     if style in SUMMARISED:
         text = await summarise(c, c.talk.summary(facts, client.summary_language))
         summary = wrapped(text, client.preamble, c.words.preamble)
-        case = Case(
-            history=case.history, question=question, tail=client.tail, rng=c.rng, summary=summary, earlier=c.earlier
-        )
+        case = Case(history=case.history, question=question, tail=tail, rng=c.rng, summary=summary, earlier=c.earlier)
         c.appended, c.held = SUMMARISED[style](case)
         c.start_chain_anew()
         return frozenset({"compacted"})

@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from clients.dialects import Heard, Reply, say
@@ -32,6 +33,8 @@ class Msg:
     texts: tuple[str, ...] = ()
     call: Call | None = None
     """What an assistant calls, or what a result is the result of."""
+    more: tuple[Call, ...] = ()
+    """What it calls at once with that."""
     image: bool = False
     thought: str = ""
     number: int = 0
@@ -42,6 +45,10 @@ class Msg:
     @property
     def text(self) -> str:
         return "\n".join(self.texts)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return (self.call, *self.more) if self.call else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,8 @@ class Dress:
     """Keys in another order with every request."""
     new_ids: bool = False
     """Ids of calls that change with every request."""
+    new_order: bool = False
+    """Results of what was called at once stand in another order with every request."""
     items: str = "plain"
     """Responses API: earlier answers plain, with their ids, or as references by id."""
 
@@ -64,7 +73,8 @@ def body_of(
 ) -> Json:
     """The body of a client's nth request."""
     write = {"chat": _chat, "responses": _responses, "messages": _messages}[api]
-    body = {"model": "m-1", "stream": stream} | write(system, history, dress, nth)
+    shown = _reordered(history, random.Random(nth)) if dress.new_order else history
+    body = {"model": "m-1", "stream": stream} | write(system, shown, dress, nth)
     if tools:
         body["tools"] = [_tool(api, name) for name in tools]
     if dress.shuffled:
@@ -72,6 +82,11 @@ def body_of(
         body[key] = [_shuffled(m, order) for m in body[key]]
         body = _shuffled(body, order)
     return body
+
+
+def _reordered(history: Sequence[Msg], order: random.Random) -> list[Msg]:
+    runs = (list(run) for _, run in groupby(history, lambda m: m.role == "result"))
+    return [m for run in runs for m in (order.sample(run, len(run)) if run[0].role == "result" else run)]
 
 
 def _tool(api: str, name: str) -> Json:
@@ -94,9 +109,9 @@ def _chat(system: str, history: Sequence[Msg], dress: Dress, nth: int) -> Json:
             continue
         said: Json = {"role": m.role, "content": _content("chat", m, dress, nth)}
         if m.call:
-            function = {"name": m.call.tool, "arguments": m.call.arguments}
-            call = {"id": _id(m, dress, nth), "type": "function", "function": function}
-            said |= {"content": m.text or None, "tool_calls": [call]}
+            functions = [(c, {"name": c.tool, "arguments": c.arguments}) for c in m.calls]
+            calls = [{"id": _id(c, dress, nth), "type": "function", "function": f} for c, f in functions]
+            said |= {"content": m.text or None, "tool_calls": calls}
         out.append(said | ({"reasoning_content": m.thought} if m.thought else {}))
     return {"messages": out}
 
@@ -107,8 +122,8 @@ def _responses(system: str, history: Sequence[Msg], dress: Dress, nth: int) -> J
         if m.role == "result":
             out.append({"type": "function_call_output", "call_id": _id(m, dress, nth), "output": m.text})
         elif m.call:
-            function = {"name": m.call.tool, "arguments": m.call.arguments}
-            out.append({"type": "function_call", "call_id": _id(m, dress, nth)} | function)
+            functions = [(c, {"name": c.tool, "arguments": c.arguments}) for c in m.calls]
+            out += [{"type": "function_call", "call_id": _id(c, dress, nth)} | function for c, function in functions]
         elif m.item and dress.items == "references":
             out.append({"type": "item_reference", "id": m.item})
         elif m.item and dress.items == "ids":
@@ -127,15 +142,18 @@ def _messages(system: str, history: Sequence[Msg], dress: Dress, nth: int) -> Js
     for at, m in enumerate(history):
         if m.role == "result":
             part = {"type": "tool_result", "tool_use_id": _id(m, dress, nth), "content": m.text}
-            out.append({"role": "user", "content": [part]})
+            if at and history[at - 1].role == "result":
+                out[-1]["content"].append(part)
+            else:
+                out.append({"role": "user", "content": [part]})
             continue
         content = _content("messages", m, dress, nth, cached=dress.cache_control and at == last)
         parts: list[Json] = []
         if m.thought:
             parts.append({"type": "thinking", "thinking": m.thought, "signature": f"signature{m.number}"})
         if m.call:
-            use = {"name": m.call.tool, "input": json.loads(m.call.arguments)}
-            parts.append({"type": "tool_use", "id": _id(m, dress, nth)} | use)
+            uses = [(c, {"name": c.tool, "input": json.loads(c.arguments)}) for c in m.calls]
+            parts += [{"type": "tool_use", "id": _id(c, dress, nth)} | use for c, use in uses]
         elif parts:
             parts += content if isinstance(content, list) else [{"type": "text", "text": content}]
         out.append({"role": "system" if m.role == "developer" else m.role, "content": parts or content})
@@ -143,9 +161,10 @@ def _messages(system: str, history: Sequence[Msg], dress: Dress, nth: int) -> Js
     return {"max_tokens": 4096, "messages": out} | ({"system": opening} if system else {})
 
 
-def _id(m: Msg, dress: Dress, nth: int) -> str:
-    assert m.call is not None
-    return f"{m.call.id}_{nth}" if dress.new_ids else m.call.id
+def _id(of: Msg | Call, dress: Dress, nth: int) -> str:
+    call = of.call if isinstance(of, Msg) else of
+    assert call is not None
+    return f"{call.id}_{nth}" if dress.new_ids else call.id
 
 
 def _content(api: str, m: Msg, dress: Dress, nth: int, *, cached: bool = False) -> str | list[Json]:
@@ -176,12 +195,12 @@ def answer(api: str, body: Json, reply: Reply) -> tuple[bytes, Msg, str]:
     _, pieces = say(Heard(api, (), {}, stream=bool(body["stream"])), body, reply)
     data = b"".join(pieces)
     minted = _MINTED.findall(data.decode())
-    call = next(
-        (Call(name, reply.tool, reply.arguments) for name in minted if name.startswith(("call_", "toolu_"))), None
-    )
+    ids = dict.fromkeys(name for name in minted if name.startswith(("call_", "toolu_")))
+    calls = [Call(name, reply.tool, each) for name, each in zip(ids, (reply.arguments, *reply.beside), strict=False)]
     item = next((name for name in minted if name.startswith("msg_")), "") if api == "responses" else ""
     response = next((name for name in minted if name.startswith("resp_")), "")
-    return data, Msg("assistant", () if call else (reply.text,), call=call, item=item), response
+    said = Msg("assistant", call=calls[0], more=(*calls[1:],)) if calls else Msg("assistant", (reply.text,), item=item)
+    return data, said, response
 
 
 def prompt(body: Json) -> list[str]:
