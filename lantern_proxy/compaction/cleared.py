@@ -31,16 +31,16 @@ _FRONT_CHARS, _NOTE_CHARS = 16, 200
 
 def find_cleared(seen: Seen) -> Pairs:
     """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media. What
-    was said before, and is back, is none."""
+    was said before, and is back, is no placeholder."""
     old, new, back = seen.old, seen.new, {*seen.returned}
-    replaced = [(a, b) for a, b in seen.replaced if b not in back and _may_stand_for(old[a].item, new[b].item)]
+    replaced = [(a, b) for a, b in seen.replaced if _may_stand_for(old[a].item, new[b].item)]
     times = Counter(new[b].item.print for _, b in replaced)
     return [
         *((a, b) for a, b in seen.shown if _is_cleared(old[a].item, new[b].item) or _is_cut(seen, a, b)),
         *(
             (a, b)
             for a, b in replaced
-            if _is_emptied(seen, a, b, often=times[new[b].item.print] > 1) or _is_cut(seen, a, b)
+            if (b not in back and _is_emptied(seen, a, b, often=times[new[b].item.print] > 1)) or _is_cut(seen, a, b)
         ),
         *_media(seen),
     ]
