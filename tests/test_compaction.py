@@ -998,6 +998,25 @@ def test_what_stood_where_a_summary_that_was_refused_stands_is_back_and_no_place
     assert (step.event, step.session.id) == ("branch", chat.session), step.link.why
 
 
+def test_answers_that_are_cut_short_again_after_that_was_taken_back_are_cleared_again():
+    chat = talk(Lab(), "en", named=True, tools=True, others=0)
+    for n in range(3):
+        chat.turn(f"Tell me of mill {n}.", " ".join(f"Wheel {k} of mill {n} turns {k * 37} times." for k in range(16)))
+    chat.turn("Thanks.", "You are welcome.")
+    before = [*chat.history]
+    for n in range(2):
+        cut = [m | {"content": f"{m['content'][:100]}…"} if len(m["content"] or "") > 300 else m for m in before]
+        chat.history = [*cut, user(f"go on, {n}")]
+        step = chat.send()
+        assert step.event == "cleared", step.link.why
+        chat.lab.answer(step, assistant(f"I do, {n}."))
+        chat.history = [*before, user(f"no, back, {n}")]
+        step = chat.send()
+        assert step.event == "branch"
+        chat.lab.answer(step, assistant(f"Back, {n}."))
+        chat.lab.restart()  # so that the branch that was left is not known any more
+
+
 def test_a_compaction_that_is_taken_back_after_many_turns_is_a_branch(chat):
     before, style = list(chat.history), STYLES["summary as user message, acknowledged, tail"]
     assert chat.compact(style, summary_of("zephyr", 6), "go on", "going on").event == "compacted"
