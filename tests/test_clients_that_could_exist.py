@@ -45,7 +45,7 @@ def test_no_client_meets_a_crash_a_changed_request_a_broken_prefix_a_block_in_a_
 
 @pytest.mark.timeout(600)
 def test_clients_that_do_more_than_was_known_at_first_meet_none_of_that_either(tmp_path):
-    """Several calls at once, two windows, another version of the program, what was shortened and is too long yet."""
+    """As several calls at once, two windows, another version of the program, a summary in the middle of a turn."""
     with Stage(tmp_path) as stage:
         found = [asyncio.run(play(draw(seed, more=True), stage)) for seed in SEEDS[:12]]
     for each in found:

@@ -216,11 +216,22 @@ INCIDENTS: dict[str, Callable[[Conversation], Awaitable[None]]] = {
     "undo": nothing,
 }  # fmt: skip
 MORE: dict[str, Callable[[Conversation], Awaitable[None]]] = {
-    "updated": updated, "two_windows": two_windows, "rejected": nothing,
+    "updated": updated, "two_windows": two_windows, "rejected": nothing, "mid_turn": nothing,
 }  # fmt: skip
 """What draw(more=True) adds."""
 UNCHAINED = frozenset({**INCIDENTS, **MORE}) - {"go_on", "summary_by_hand", "updated"}
 """Those that a client which sends only what is new does not have here."""
+
+
+async def mid_turn(c: Conversation) -> None:
+    """A tool gives so much that the client gets a summary before it shows that to its model."""
+    c.held.append(c.user())
+    call = await c.call("read", {"path": f"notes/{c.rng.randrange(10**6)}.txt"})
+    c.result(call, lambda number: c.talk.result(c.note(number)))
+
+
+SHOW_ALL = frozenset({"instruction", "instruction_short", "instruction_without_tools", "own_system_history", "tool"})
+"""Ways to get a summary in which the whole history is shown, message by message."""
 
 
 # --- a call for a summary -------------------------------------------------------------------------------------------

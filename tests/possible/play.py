@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from possible.client import Client
 from possible.compactions import HARMLESS, SILENT, SUMMARISED, VIEWS, Case, wrapped
 from possible.conversation import Conversation, Window
-from possible.incidents import INCIDENTS, MORE, UNCHAINED, summarise, title_first
+from possible.incidents import INCIDENTS, MORE, SHOW_ALL, UNCHAINED, mid_turn, summarise, title_first
 from possible.judge import LOSSES, Fault, Judge, Ledger
 from possible.stage import Stage
 from possible.talk import LANGUAGES, Fact
@@ -95,6 +95,10 @@ async def _shorten(c: Conversation, stage: Stage, round_: int) -> None:
     client = c.client
     if client.style == "none" or c.view:
         return
+    is_mid_turn = "mid_turn" in client.incidents and client.style in SUMMARISED and client.summarising in SHOW_ALL
+    is_mid_turn &= c.has_tools
+    if is_mid_turn:
+        await mid_turn(c)
     before, question = (list(c.held), c.appended, dict(c.facts), dict(c.said_in)), c.user()
     right = await _rewrite(c, before[2].values(), question, client.tail)
     if client.restarts and (round_ == 0 or c.rng.random() < 0.5):
@@ -111,7 +115,7 @@ async def _shorten(c: Conversation, stage: Stage, round_: int) -> None:
         return
     for _ in range(c.rng.randint(1, 3)):
         if lost := c.missing():
-            await c.turn("question", question=c.rng.choice(lost))
+            await c.turn("question", question=lost[-1] if is_mid_turn else c.rng.choice(lost))
 
 
 async def _rewrite_again(c: Conversation, before: Window, question: Msg) -> frozenset[str]:
