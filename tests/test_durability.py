@@ -21,7 +21,7 @@ from test_archive import record
 from test_proxy_cut import TENANT, filed
 from test_proxy_cut import record as history
 
-from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Uncut
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Record, Uncut
 from lantern_proxy.archive.file import WAL_PAGES
 from lantern_proxy.archive.raw import occurrences
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
@@ -339,6 +339,27 @@ def test_a_long_log_is_begun_anew_once_it_was_moved_and_counted_from_there(tmp_p
             archive.write([history(said, uncut=(said.key,))])
             archive.add_passages([(Uncut(TENANT, "", "s1", (said,)), [])])
         assert Path(f"{path}-wal").stat().st_size < 3 * WAL_PAGES * 4_096 < path.stat().st_size
+
+
+def test_what_came_behind_work_that_can_wait_is_written_though_the_end_comes_right_then(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
+    writer, begun, goes_on = Writer(config), threading.Event(), threading.Event()
+
+    def slow() -> Record:
+        begun.set()
+        assert goes_on.wait(10)
+        return record(text="first")
+
+    writer.submit(Job(build=slow, file=writer.opened.file))
+    assert begun.wait(10)
+    writer.at_rest(lambda: None)
+    second = writer.submit(Job(build=lambda: record(text="second"), file=writer.opened.file))
+    ending = threading.Thread(target=writer.close)
+    ending.start()
+    assert writer._closing.wait(10)
+    goes_on.set()
+    ending.join(10)
+    assert second.result(0)
 
 
 def test_a_writer_whose_disk_is_sick_tells_so_and_ends(tmp_path, sick_disk):

@@ -228,7 +228,7 @@ class Writer:
         while len(self._waiting) > _BACKLOG:
             self.opened.faults["dropped"] += 1
             self._waiting.popleft().tell(False)
-        return first is not None or not self._closing.is_set()
+        return first is not None or not (self._closing.is_set() and self._queue.empty())
 
     def _write_waiting(self) -> None:
         while self._write_some() and self._waiting:
