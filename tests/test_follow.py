@@ -281,15 +281,16 @@ def test_the_session_seen_longest_ago_makes_room():
     assert chats[-1].send([user("again")]).session.id == f"ses_{remembered.SIZE + 2}"
 
 
+READ = "call_9f27c1d3"
 AUDIT = "The audit names host lic-07 with kernel 5.10.218."
 SUM_UP = "Write a summary of this conversation so far. " + "Name all files and decisions. " * 20
 
 
-def at_work(lab: Lab, **arguments: str) -> tuple[Chat, Wire]:
+def at_work(lab: Lab, call_id: str = READ) -> tuple[Chat, Wire]:
     """A chat whose model called a tool, and that call; its result was not shown yet."""
     chat = chat_of(lab)
     chat.history.append(user("Please read the audit."))
-    call = called("c9", "read_file", **arguments or {"path": "audit.txt"})
+    call = called(call_id, "read_file", path="audit.txt")
     lab.answer(chat.send(), call)
     return chat, call
 
@@ -299,7 +300,7 @@ def at_work(lab: Lab, **arguments: str) -> tuple[Chat, Wire]:
 def test_a_result_that_a_summary_call_shows_first_is_filed_in_its_conversation_and_once(restarts, then):
     lab = Lab()
     chat, call = at_work(lab)
-    done = result("c9", AUDIT)
+    done = result(READ, AUDIT)
     step = chat.send([*chat.history, call, done, user(SUM_UP)])
     assert step.event == "side"
     lab.answer(step, assistant(summary := summary_of("zephyr", 4)))
@@ -318,10 +319,22 @@ def test_a_result_that_a_summary_call_shows_first_is_filed_in_its_conversation_a
     assert lab.texts(chat.session).count(AUDIT) == 1
 
 
-@pytest.mark.parametrize("call_id", ["c8", "c9"])
+@pytest.mark.parametrize("call_id", ["call_8b1e4a77", READ])
 def test_a_result_of_another_call_that_a_summary_call_shows_is_not_its_conversations(call_id):
     lab = Lab()
     chat, _ = at_work(lab)
     others = called(call_id, "read_file", path="the audit of somebody else")
     assert chat.send([*chat.history, others, result(call_id, AUDIT), user(SUM_UP)]).main is None
     assert AUDIT not in lab.texts(chat.session)
+
+
+def test_a_result_of_a_call_that_was_only_numbered_is_not_filed_where_a_side_call_seems_to_belong():
+    """Two people ask the same of models that number their calls: what the one got must not reach the other."""
+    lab = Lab()
+    look, asked = called("call_0", "get_orders"), user("Where is my last order, please?")
+    steps = [lab.ask([asked], tools=["get_orders"]) for _ in range(2)]
+    for step in steps:
+        lab.answer(step, look)
+    summary_call = lab.ask([asked, look, result("call_0", AUDIT), user(SUM_UP)])
+    assert (summary_call.event, summary_call.session.parent) == ("side", steps[1].session.id)  # or is it the first's?
+    assert not any(AUDIT in lab.texts(step.session.id) for step in steps)

@@ -612,9 +612,10 @@ CLEARED = "[old result cleared]"
 
 def step(n: int, result: str = "") -> list[dict]:
     """A call of a tool, and what came of it."""
-    calls = [{"id": f"call_{n}", "type": "function", "function": {"name": "run", "arguments": f'{{"n": {n}}}'}}]
+    id_, function = f"call_{n * 7919:05d}a7f2", {"name": "run", "arguments": f'{{"n": {n}}}'}
+    calls = [{"id": id_, "type": "function", "function": function}]
     asked = {"role": "assistant", "content": None, "tool_calls": calls}
-    return [asked, {"role": "tool", "tool_call_id": f"call_{n}", "content": result or f"{fact(n)} {fact(n + 500)}"}]
+    return [asked, {"role": "tool", "tool_call_id": id_, "content": result or f"{fact(n)} {fact(n + 500)}"}]
 
 
 def noted(text: str) -> dict:
@@ -934,8 +935,9 @@ TASK = "Summarize the conversation so far, so that it can go on without its hist
 
 def used(n: int) -> list[dict]:
     """As step(), over Anthropic's Messages."""
-    asked = {"type": "tool_use", "id": f"toolu_{n}", "name": "run", "input": {"n": n}}
-    given = {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": fact(n)}
+    id_ = f"toolu_{n * 7919:05d}a7f2"
+    asked = {"type": "tool_use", "id": id_, "name": "run", "input": {"n": n}}
+    given = {"type": "tool_result", "tool_use_id": id_, "content": fact(n)}
     return [{"role": "assistant", "content": [asked]}, {"role": "user", "content": [given]}]
 
 

@@ -19,7 +19,7 @@ from lantern_proxy.session.pasted import is_pasted, is_told
 from lantern_proxy.session.read import is_spoken_to, last_said, read_of, shows_beginning, texts_of
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.wishes import is_summary_call, is_summary_of_rest, is_wished_of_head, wishes_summary
-from lantern_proxy.turn import SYSTEM, Item, Message, Request, message, plain
+from lantern_proxy.turn import SYSTEM, Item, Message, Request, is_random, message, plain
 
 _TOLD = 6
 """How many messages at the end of a head are looked for in a transcript."""
@@ -160,10 +160,10 @@ def results_in(session: Session, request: Request) -> tuple[Message, ...]:
     """What the calls of the session's last answer gave, in a side call that shows most of the conversation.
 
     A client that finds a result too long has its history summed up before the model gets to see that result: then it
-    stands nowhere else.
+    stands nowhere else. A call that its model only numbers proves nothing: somebody else's may have the same number.
     """
     answer = session.head[len(before_answer(session)) :]
-    called = {value for e in answer for i in e.message.calls for value in i.ids}
+    called = {value for e in answer for i in e.message.calls for value in i.ids if is_random(value)}
     if not called or held_share(session, request) <= 0.5 or not holds_answer(session, request):
         return ()
     gave = (tuple(i for i in m.items if i.kind == "result" and not called.isdisjoint(i.ids)) for m in request.messages)
