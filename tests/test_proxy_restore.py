@@ -773,6 +773,9 @@ def test_a_stored_response_that_was_compacted_on_its_own_is_followed_by_what_tha
             previous = {"previous_response_id": found.json()["id"]}
             heads.append(told(found))
             sent.append(BLOCK.findall(upstream.got[-1].data["input"]))
+        request = {"model": "m", **previous}  # nothing is said: what a stored prompt asks is not in the request
+        found = http.post(f"{url}/v1/responses", json=request, headers={"authorization": "Bearer sk-one"})
+        assert "degraded" not in told(found)
     assert [head["event"] for head in heads] == ["new", *["turn"] * 7, "compacted", "turn"]
     assert {head["session"] for head in heads} == {heads[0]["session"]}
     assert [len(found) for found in sent] == [0] * 8 + [1, 0]

@@ -489,7 +489,7 @@ def _behind_results(need: _Need) -> tuple[int, Place] | None:
     """The place behind new results of tools, where the request ends in them; what is owed goes there when it is ready,
     since the next question may be far."""
     messages, kept = need.request.messages, need.step.verdict.kept
-    is_new = kept[-1] is None and any(i.kind == "result" for i in messages[-1].items)
+    is_new = kept[-1:] == (None,) and any(i.kind == "result" for i in messages[-1].items)
     return place(need.request, len(messages) - 1) if is_new else None
 
 
