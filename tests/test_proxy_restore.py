@@ -822,6 +822,35 @@ def test_the_oldest_of_many_conversations_loses_nothing_when_it_is_compacted_rig
         assert any("GATE-15838" in block for block in blocks(upstream))
 
 
+def test_the_oldest_of_many_conversations_is_found_though_the_calls_of_all_have_the_same_number(tmp_path):
+    async def answer(got, wire):
+        last = got.data["messages"][-1]
+        function = {"name": "file", "arguments": json.dumps({"note": last["content"]})}
+        call = {"id": "call_0", "type": "function", "function": function}
+        said = {"text": "", "tool_calls": [call]} if last["role"] == "user" else {"text": "It is filed."}
+        await say(200, completion(**said), ("content-type", "application/json"))(got, wire)
+
+    def told_of(url: str, *texts: str) -> list[dict]:
+        messages: list[dict] = []
+        for text in texts:
+            messages.append({"role": "user", "content": text})
+            messages.append(ask(url, body(*messages)).json()["choices"][0]["message"])
+            messages.append({"role": "tool", "tool_call_id": "call_0", "content": f"Filed, {len(text)} letters."})
+            messages.append(ask(url, body(*messages)).json()["choices"][0]["message"])
+        return messages
+
+    with Upstream(answer) as upstream:
+        config = config_for(upstream, tmp_path, restore=PATIENT)
+        with serving(config) as url:
+            messages = told_of(url, *map(fact, range(8)))
+            for n in range(40):
+                told_of(url, f"A kiln of {n * 17} bricks burns for {n} hours.")
+        with serving(config) as url:
+            answered = ask(url, body(*messages[-8:], "Which gate does depot number 2 ship through?"))
+        assert told(answered)["event"] == "window"
+        assert any("GATE-15838" in block for block in blocks(upstream))
+
+
 def test_the_oldest_of_many_conversations_is_found_by_the_summary_that_was_made_of_it_before_a_restart(tmp_path):
     system = {"role": "system", "content": "You keep the books of the depots."}
     summary = (

@@ -1,10 +1,13 @@
 """One tenant's memory over its life: keys that are replaced, projects, tried restores, retention and what it leaves."""
 
+import asyncio
 import hashlib
 import json
+import time
 
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from test_proxy_cut import TENANT, filed, record
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
@@ -12,7 +15,12 @@ from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bm25 import BUILT
 from lantern_proxy.config import PrivacyConfig, RestoreConfig, TenantConfig
 from lantern_proxy.proxy import keeper as proxy_keeper
+from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.restore import snapshots
+from lantern_proxy.session.known import side_id
+from lantern_proxy.turn import Identity
+from lantern_proxy.wire import chat
 
 PATIENT = RestoreConfig(scope="tenant", deadline_ms=20_000)
 ASK = "Who keeps the north gate's key, and what is its number?"
@@ -80,6 +88,21 @@ def test_what_is_said_in_one_project_stays_there(tmp_path):
         converse(url, "sk-one", "Bertrand", x_lantern_project="two")
         assert "Bertrand" in shown(upstream)
         assert "Tamsin" not in shown(upstream)
+
+
+@pytest.mark.parametrize("project", ["one", "two"])
+def test_what_is_archived_as_a_side_call_in_another_project_is_not_read_with_its_conversation(tmp_path, project):
+    """An export that somebody wrote by hand may hold such sessions."""
+    ids = {"one": "s1", "two": side_id("s1")}
+    with Upstream() as upstream:
+        opened = Opened(config_for(upstream, tmp_path), None, lambda *_: None)
+    assert opened.open(lambda _: None)
+    for n, (each, id_) in enumerate(ids.items()):
+        opened.archive.write([record(filed(n, f"Gate {n} is shut."), session=id_, project=each)])
+    request, key = chat.read(json.dumps(body("Which gate is shut?")).encode()), (TENANT, project)
+    known, _ = asyncio.run(Tenants(config_for(upstream, tmp_path), opened).known(key, request, Identity(), time.time()))
+    opened.close()
+    assert [*known.sessions] == [ids[project]]
 
 
 def test_a_tried_restore_stays_in_its_tenant_and_leaves_nothing_behind(tmp_path):

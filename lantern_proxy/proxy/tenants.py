@@ -247,17 +247,22 @@ async def _at_most(seconds: float, task: "asyncio.Task[None]") -> None:
 
 def _rows(archive: Archive, tenant: str, project: str, sought: _Sought | None) -> Iterable[SessionRow]:
     """The sessions that `sought` leads to (None: those seen last), each with its side calls, or what it belongs to: a
-    summary is an answer of the one and stands in the other."""
+    summary is an answer of the one and stands in the other.
+
+    Names lead to half of them at most: models may number their calls, and then many sessions hold each number.
+    """
     mine = archive.of(tenant)
+
+    def own(ids: Iterable[str]) -> Iterable[SessionRow]:
+        return (row for row in map(mine.session, ids) if row is not None and row.project == project)
+
     if sought is None:
         rows = mine.sessions(limit=_RECENT, project=project)
     else:
-        ids = dict.fromkeys([*mine.holders(sought.values), *mine.saying(sought.prints, _MOST_BROUGHT)])
-        found = (row for row in map(mine.session, ids) if row is not None and row.project == project)
-        rows = [*islice(found, _MOST_BROUGHT)]
-    held = {row.id: row for row in rows}
-    kin = {id for row in rows for id in (row.parent, side_id(row.id))} - held.keys() - {""}
-    return [*rows, *filter(None, map(mine.session, sorted(kin)))]
+        named, saying = mine.holders(sought.values), mine.saying(sought.prints, _MOST_BROUGHT)
+        rows = [*islice(own(dict.fromkeys([*named[: _MOST_BROUGHT // 2], *saying])), _MOST_BROUGHT)]
+    kin = {id for row in rows for id in (row.parent, side_id(row.id))} - {"", *(row.id for row in rows)}
+    return [*rows, *own(sorted(kin))]
 
 
 def _named(request: Request, identity: Identity) -> str:
