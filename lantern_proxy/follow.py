@@ -164,8 +164,11 @@ def _shown_beside(
     results = results_in(main, request) if main is not None else ()
     if main is None or not results:
         return None, ()
-    known.sessions[main.id], filed = shown_beside(main, results, now=now)  # its head stays: what finds it does, too
-    return known.sessions[main.id], filed
+    main, filed = shown_beside(main, results, now=now)
+    if not filed:
+        return None, ()
+    known.sessions[main.id] = main  # its head stays: what finds it does, too
+    return main, filed
 
 
 def reply(known: Known, asked: Session, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:

@@ -338,3 +338,10 @@ def test_a_result_of_a_call_that_was_only_numbered_is_not_filed_where_a_side_cal
     summary_call = lab.ask([asked, look, result("call_0", AUDIT), user(SUM_UP)])
     assert (summary_call.event, summary_call.session.parent) == ("side", steps[1].session.id)  # or is it the first's?
     assert not any(AUDIT in lab.texts(step.session.id) for step in steps)
+
+
+def test_a_summary_call_that_is_sent_again_shows_nothing_that_its_conversation_does_not_hold():
+    chat, call = at_work(Lab())
+    first, again = (chat.send([*chat.history, call, result(READ, AUDIT), user(SUM_UP)]) for _ in range(2))
+    assert first.main is not None
+    assert (again.event, again.main) == ("side", None)

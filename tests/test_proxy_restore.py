@@ -1,5 +1,6 @@
 """What is put back, and when: the paper's recipe, a block that was late, branches that were left, other upstreams."""
 
+import asyncio
 import itertools
 import json
 import re
@@ -10,7 +11,21 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from scripted import Upstream, ask, body, completion, config_for, echo, http, reply_to, say, serving, told, wait_for
+from scripted import (
+    Upstream,
+    ask,
+    body,
+    completion,
+    config_for,
+    echo,
+    http,
+    raw_of,
+    reply_to,
+    say,
+    serving,
+    told,
+    wait_for,
+)
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig, RouteConfig
@@ -991,6 +1006,24 @@ def test_a_result_that_a_summary_call_shows_first_comes_back(tmp_path, api):
             events.append(told(http.post(f"{url}/v1/{api}", json=body(*messages), headers=KEY))["event"])
         assert events == ["new", "side", "compacted"]
         assert fact(5) in "\n".join(blocks(upstream))
+
+
+def test_a_result_that_a_summary_call_shows_first_is_archived_before_that_call_is_answered(tmp_path):
+    """Its client may go on with it meanwhile, and it is not filed twice."""
+    load, seen = {"role": "user", "content": "Load depot 5."}, []
+    call, result = step(5)
+
+    async def answer(got, wire):
+        if TASK in got.texts:
+            path, said = tmp_path / "lantern.db", fact(5).encode()
+            seen.append(await asyncio.to_thread(wait_for, lambda: said in raw_of(path), 10.0))
+        given = {"text": "A summary. " * 40} if TASK in got.texts else {"text": "", **call}
+        await say(200, completion(**given), ("content-type", "application/json"))(got, wire)
+
+    with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path)) as url:
+        ask(url, body(load))
+        assert told(ask(url, body(load, call, result, {"role": "user", "content": TASK})))["event"] == "side"
+    assert seen == [True]
 
 
 def answer_of(said: dict, api: str) -> bytes:

@@ -156,6 +156,9 @@ class Proxy:
         known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
         step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
+        if step.main is not None:  # at once: its client may go on with it before the side call is answered
+            beside = partial(record_beside, exchange, step, step.main, self.config, self.privacy)
+            self.writer.submit(Job(build=beside, file=exchange.file))
 
     async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
         """What the body says. Sets exchange.plain to the body without its content-encoding, and exchange.wire to its
@@ -271,9 +274,6 @@ class Proxy:
             restored={p.passage.id: block.restored.kind for block in exchange.blocks for p in block.restored.placed},
         )  # fmt: skip
         submitted = time.monotonic()
-        if step.main is not None:
-            beside = partial(record_beside, exchange, step, step.main, self.config, self.privacy)
-            self.writer.submit(Job(build=beside, file=exchange.file))
         writing = self.writer.submit(job)
 
         def written(_: object) -> None:  # on the writer's thread, which alone times this stage and warms sessions
