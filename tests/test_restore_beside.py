@@ -288,6 +288,30 @@ def test_a_loss_block_does_not_show_an_old_value_without_what_came_of_it(tmp_pat
             assert "6 attempts" not in text or "Make it 3" in text
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        (
+            "We marry on 14 June 2027, at the Villa Rossi near Siena.",
+            "Change of plan: we move the date to 21 June 2027, the villa had a double booking.",
+            "The villa called, the double booking is gone. Back to 14 June 2027!",
+        ),
+        (
+            "The heroine is Isolde Varga, a clockmaker in Trieste. She limps on her left leg.",
+            "Her dog is a spitz.",
+            "She limps on the right leg, not the left.",
+        ),
+    ],
+)
+def test_what_came_of_a_value_stands_in_the_loss_block_though_it_says_by_itself_what_it_is_about(tmp_path, told):
+    turns = [turn for n, said in enumerate(told) for turn in (*OTHERS[8 * n : 8 * n + 8], (said, "Noted."))]
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([*turns, *OTHERS[8 * len(told) :]]))
+        for budget in (500, 700, 900):
+            text = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(ask(present="", budget=budget)).text
+            assert told[-1] in text
+
+
 def test_what_stands_beside_an_answer_that_a_block_shows_is_no_evidence(tmp_path):
     told = "The porcelain came from Silex in Rotterdam, 120 kg for 301.80.", "The porcelain is booked."
     with Archive(tmp_path / "a.db", synchronous="normal") as archive:

@@ -52,7 +52,7 @@ class Beside:
     scope: Scope
     present: Present
     mass: Mapping[str, float]
-    """Of the question, see masses()."""
+    """Of the question, see masses(); empty where nothing is asked for."""
     ask: Ask
     contexts: Contexts
 
@@ -178,14 +178,14 @@ class Beside:
 
     def _leaning(self, row: int, said: frozenset[str]) -> Context | None:
         """What the message at `row` belongs to, where it is short and tells something that was not `said`. What says by
-        itself what it is about has to name something that is asked for, but for a rule, which holds for all that it is
-        about; what only asks tells nothing."""
+        itself what it is about has to name something that is asked for, if anything is, but for a rule, which holds for
+        all that it is about; what only asks tells nothing."""
         context = self.contexts.of(row)
         text = self._passage(row).text
         if context is None or context.own <= said or all(map(ends_asking, _sentences(text))):
             return None
         told = frozenset(informative([*context.own]))
-        names = not context.own.isdisjoint(said.intersection(self.mass))
+        names = not self.mass or not context.own.isdisjoint(said.intersection(self.mass))
         return context if told and (names or not says_itself(told) or is_rule(text)) else None
 
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
