@@ -63,6 +63,19 @@ def block_of(tmp_path):
             "What is the retry limit of the hook?",
             "Make it 3",
         ),
+        # with no word of the question
+        (
+            "Our tenants pay 820 euros rent on the first.",
+            "The tenants pay 845 from May.",
+            "How much is the rent?",
+            "845",
+        ),
+        (
+            "Isolde Varga, a clockmaker in Trieste, has a limp on her left leg.",
+            "On second thought Varga has her limp on the right.",
+            "Which leg of the clockmaker hurts?",
+            "on the right",
+        ),
         (
             "Le rendez-vous avec le dentiste est mardi \u00e0 14h30, rue Lepic.",
             "Oublie le mardi. Ce sera plut\u00f4t jeudi \u00e0 9h.",

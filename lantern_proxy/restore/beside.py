@@ -178,14 +178,16 @@ class Beside:
 
     def _leaning(self, row: int, said: frozenset[str]) -> Context | None:
         """What the message at `row` belongs to, where it is short and tells something that was not `said`. What says by
-        itself what it is about has to name something that is asked for, if anything is, but for a rule, which holds for
-        all that it is about; what only asks tells nothing."""
+        itself what it is about has to name what is asked for, if anything is, or two rare words of what was said; but
+        for a rule, which holds for all that it is about. What only asks tells nothing."""
         context = self.contexts.of(row)
         text = self._passage(row).text
         if context is None or context.own <= said or all(map(ends_asking, _sentences(text))):
             return None
         told = frozenset(informative([*context.own]))
-        names = not self.mass or not context.own.isdisjoint(said.intersection(self.mass))
+        shared, rarities = context.own & said, self.scope.rarities
+        things = [term for term in informative([*shared]) if term.isalpha() and rarities[term] >= RARE]
+        names = not self.mass or not shared.isdisjoint(self.mass) or len(things) > 1
         return context if told and (names or not says_itself(told) or is_rule(text)) else None
 
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
