@@ -119,11 +119,24 @@ def test_a_value_is_the_same_wherever_it_stands_in_a_sentence():
     [
         ("The API listens on port 8443.", "The API listens on port 9443 now.", "The API is back to port 8443."),
         ("The rehearsal is at 18:00.", "The rehearsal moved to 18:30.", "Actually the rehearsal is back to 18:00."),
+        ("Deploy gateway with 3 replicas.", "Deploy gateway with 5 replicas.", "Set gateway back to 3 replicas."),
         ("The deadline is May 3.", "The deadline is May 10.", "The deadline is May 3."),
     ],
 )
 def test_what_changed_and_changed_back_holds_and_only_what_was_between_does_not(texts):
     assert turns(said(*texts)) == {1: 3}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("My flight to Oslo is at 7:40.", "My flight back to Oslo is at 19:20."),
+        ("The drive to Graz takes 2 hours.", "The drive back to Graz takes 3 hours."),
+        ("We fly to Rome on May 3.", "We fly back to Rome on May 9."),
+    ],
+)
+def test_a_way_back_replaces_no_way_there(texts):
+    assert turns(said(*texts)) == {}
 
 
 def test_what_comes_too_late_replaces_nothing():

@@ -20,6 +20,8 @@ _NOW_ELSEWHERE = (
 )
 """The same in other languages, a word or two of each. A change that is told in other words goes unnoticed: then both
 statements stay."""
+_BACK = r"(?:(?<!.)|(?<=\bis )|(?<=\bare ))back to|back to(?= \d)"
+"""As in "the port is back to 3001", "replicas back to 3"; but a flight back to Oslo is another one."""
 CUE = re.compile(
     # "actually", "no longer"
     r"\b(?:actually|instead(?: of)?|rather than|no longer|not any ?more|anymore|correction|scratch that"
@@ -29,8 +31,8 @@ CUE = re.compile(
     # "on second thought", "replaced", "pushed back to", "is now"; but "now run test 5" only comes next
     r"|on second thought|(?<=\w )now"
     r"|renam(?:e|ed|ing)|replac(?:e|ed|es|ing)|changed my mind|postponed|rescheduled|pushed (?:back )?to"
-    r"|from now on|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that|the)|back to"
-    rf"|désormais|voortaan|ab sofort|(?<=\w )(?:{_NOW_ELSEWHERE})|{_ENDED_ELSEWHERE})\b",
+    r"|from now on|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that|the)"
+    rf"|{_BACK}|désormais|voortaan|ab sofort|(?<=\w )(?:{_NOW_ELSEWHERE})|{_ENDED_ELSEWHERE})\b",
     re.I,
 )
 """Words that say that something is otherwise now."""
