@@ -149,10 +149,19 @@ def on_a_small_disk(tmp_path, room: str, script: str, **environ: str) -> tuple[s
     return done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("room", ["1m", "12m"])
-@pytest.mark.parametrize("command", ["export --backup", "recover"])
+@pytest.mark.parametrize(
+    ("room", "command"),
+    [
+        ("1m", "export --backup"),
+        ("12m", "export --backup"),
+        ("1m", "recover"),
+        ("8m", "recover"),  # full in the middle of a table
+        ("1m", "truncate -s 16m big.db; recover"),
+    ],
+)
 def test_a_full_disk_is_told_as_that_of_the_copy_and_nothing_is_left_on_it(tmp_path, command, room):
-    copy = f'"$0" -m lantern_proxy {command} small/copy.db --archive big.db; echo $?; ls -A small'
+    *before, command = command.split("; ")
+    copy = "; ".join([*before, f'"$0" -m lantern_proxy {command} small/copy.db --archive big.db; echo $?; ls -A small'])
     printed, told = on_a_small_disk(tmp_path, room, copy)
     assert "lantern: archive small/copy.db has no room: the disk is full" in told
     assert printed.splitlines()[-1] == "1"

@@ -179,7 +179,7 @@ def _appearing(target: Path) -> Iterator[Path]:
     try:
         yield made
         made.replace(target)
-    except sqlite_faults() as error:
+    except sqlite_faults(OSError) as error:
         if is_full(error):  # not the disk of what is copied
             raise archive_error(target, error) from error
         raise

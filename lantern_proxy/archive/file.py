@@ -4,6 +4,7 @@ A file is never repaired, replaced or removed: whatever is wrong with it, its by
 """
 
 import contextlib
+import errno
 import importlib
 import os
 import re
@@ -76,7 +77,9 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
 
 def _code(error: Exception) -> str:
     """SQLite's name of what is wrong. A full disk has none, or that of any error, where a copy is made."""
-    return "SQLITE_FULL" if str(error) == _FULL else getattr(error, "sqlite_errorname", "") or ""
+    if str(error) == _FULL or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        return "SQLITE_FULL"
+    return getattr(error, "sqlite_errorname", "") or ""
 
 
 def archive_error(path: Path, error: Exception) -> ArchiveError:
