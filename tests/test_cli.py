@@ -21,7 +21,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from lantern_proxy.migrations.archive import migrations as archive_steps
-from scripted import Upstream, config_for, process, refusing, wait_for
+from scripted import Upstream, config_for, process, refusing, say, wait_for
 from sqlite_utils.db import Database
 from test_archive import passed_over
 
@@ -999,6 +999,21 @@ def test_doctor_tells_a_proxy_that_no_request_can_use(lantern, monkeypatch, prox
     assert found["openai"]["state"] == "warn"
     assert "the proxy that the environment names cannot be used" in found["openai"]["detail"]
     assert remedy in found["openai"]["remedy"]
+
+
+def test_doctor_says_what_helps_against_what_a_running_proxy_leaves_out(lantern, tmp_path):
+    helps = {
+        "restore:behind": "wait a moment",
+        "restore:resting": "see restore:deadline",
+        "rerank:failed": "reranker above",
+    }
+    health = {"status": "ok", "version": "1", "degraded": dict.fromkeys(helps, 2)}
+    with Upstream(answer=say(200, json.dumps(health).encode(), ("content-type", "application/json"))) as proxy:
+        (tmp_path / "l.yaml").write_text(f"server: {{port: {proxy.url.rpartition(':')[2]}}}")
+        found = rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))
+    told = {row["detail"].partition(": ")[0]: row["remedy"] for row in found if row["name"] == "degraded"}
+    assert told.keys() == helps.keys()
+    assert all(helps[reason] in remedy for reason, remedy in told.items())
 
 
 def test_doctor_goes_on_where_an_archive_cannot_be_looked_at(lantern, tmp_path):
