@@ -209,6 +209,18 @@ def test_sessions_are_found_by_minted_ids_and_message_keys_newest_first(archive:
     assert mine.holders([]) == []
 
 
+def test_sessions_are_found_by_what_they_say_but_not_by_what_many_of_them_say(archive):
+    for session, said in ("one", "ab"), ("two", "a"), ("three", "bc"), ("four", "c"), ("five", "c"):
+        archive.write([record(n, letter * 9, session=session) for n, letter in enumerate(said)])
+    archive.write([record(0, "a" * 9, session="theirs", tenant=OTHER)])
+    mine = archive.of(MINE)
+    prints = {each: filed(0, each * 9).message.print for each in "abc"}
+    assert mine.saying([prints["a"], prints["b"]], 2)[0] == "one"
+    assert {*mine.saying([prints["a"], prints["b"]], 2)} == {"one", "two", "three"}
+    assert mine.saying([prints["c"]], 2) == []
+    assert len(mine.saying([prints["c"]], 3)) == 3
+
+
 def test_sessions_are_looked_up_by_value_without_a_walk_through_the_tenant(archive: Archive) -> None:
     with archive._connections.reading() as db:
         plan = [row[3] for row in db.conn.execute(f"EXPLAIN QUERY PLAN {_HOLDERS}", {"tenant": MINE, "values": "[]"})]
