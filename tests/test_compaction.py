@@ -1017,6 +1017,24 @@ def test_answers_that_are_cut_short_again_after_that_was_taken_back_are_cleared_
         chat.lab.restart()  # so that the branch that was left is not known any more
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_text_that_is_left_out_again_after_it_was_back_is_cleared_again(role, restarts):
+    chat = talk(Lab(), "en", named=True, tools=True, others=0)
+    told = " ".join(f"Wheel {k} of the mill turns {k * 37} times." for k in range(16))
+    chat.turn(*((told, "Noted.") if role == "user" else ("Tell me of the mill.", told)))
+    chat.turn("Thanks.", "You are welcome.")
+    chat.lab.restarts, events = restarts, list[str]()
+    for n in range(4):
+        chat.history.append(user(f"go on, {n}"))
+        left_out = [m | {"content": "[left out]"} if m["content"] == told else m for m in chat.history]
+        step = chat.send(chat.history if n % 2 else left_out)
+        events.append(step.event)
+        chat.lab.answer(step, assistant(f"I do, {n}."))
+        chat.history.append(assistant(f"I do, {n}."))
+    assert events[::2] == ["cleared", "cleared"]
+
+
 def test_a_compaction_that_is_taken_back_after_many_turns_is_a_branch(chat):
     before, style = list(chat.history), STYLES["summary as user message, acknowledged, tail"]
     assert chat.compact(style, summary_of("zephyr", 6), "go on", "going on").event == "compacted"

@@ -31,8 +31,9 @@ _FRONT_CHARS, _NOTE_CHARS = 16, 200
 
 def find_cleared(seen: Seen) -> Pairs:
     """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media. What
-    was said before, and is back, is no placeholder."""
-    old, new, back = seen.old, seen.new, {*seen.returned}
+    was said before, and is back, is no placeholder, but for one that was taken back."""
+    old, new, taken_back = seen.old, seen.new, {*seen.session.abandoned.values()}
+    back = {b for b in seen.returned if seen.request.messages[new[b].at].print not in taken_back}
     replaced = [(a, b) for a, b in seen.replaced if _may_stand_for(old[a].item, new[b].item)]
     times = Counter(new[b].item.print for _, b in replaced)
     return [
