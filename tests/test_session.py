@@ -1124,6 +1124,17 @@ def test_the_topic_of_each_message_is_a_side_call_though_the_first_one_came_befo
         assert step.session.id == chat.session != topic.session.id
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_behind_a_probe_a_conversation_begins_but_one_that_begins_without_orders_may_be_summed_up_in_them(restarted):
+    for asked, event in (("may I?", "new"), ("The mill of Leeds is number 4711-A.", "compacted")):
+        lab, headers = Lab(), {"x-session-id": "one"}
+        lab.restarts = restarted
+        lab.answer(lab.ask([user(asked)], headers=headers), assistant("Yes, and what else can I do for you?"))
+        orders = {"role": "system", "content": "You help. Until now a mill was talked about."}
+        step = lab.ask([orders, user("What is its number?")], headers=headers)
+        assert step.event == event, step.link.why
+
+
 def test_a_first_call_without_tools_that_goes_on_is_a_conversation_beside_the_one_with_tools():
     one, other = Chat(Lab(), system=GERMAN, named="one"), Chat(Lab(), system=CODER, tools=TOOLS, named="one")
     other.lab = one.lab

@@ -32,7 +32,7 @@ from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import CANDIDATES, Known, main_of, named, side_of
+from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, main_of, named, side_of
 from lantern_proxy.session.linked import BY_ID, DELEGATED, STORED, Link
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.read import is_spoken_to
@@ -204,10 +204,11 @@ def _begun_beside(mains: Iterable[Session], call: Session, request: Request) -> 
 
 
 def _is_probe(call: Session, request: Request) -> bool:
-    """Was there a single call without orders or tools, which some clients make to see whether they may, and no more?
-    What comes under the same id under orders is a conversation of its own."""
+    """Was there a single call of a word or two without orders or tools, which some clients make to see whether they
+    may, and no more? What comes under the same id under orders is a conversation of its own."""
     is_bare = not (call.system or call.tools or call.imported)
-    return _is_stub(call) and is_bare and bool(system_text(request)) and not request.delta
+    is_short = all(len(plain(e.message.text)) < PROBE_CHARS for e in call.head if not e.produced)
+    return _is_stub(call) and is_bare and is_short and bool(system_text(request)) and not request.delta
 
 
 def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
