@@ -671,11 +671,12 @@ def test_a_long_instruction_with_a_summary_far_from_the_conversation_is_a_side_c
     assert chat.turn("Go on with the last one, then.", "It is done.").event == "compacted"
 
 
-def test_a_long_text_that_speaks_of_both_is_a_turn_where_the_tools_stay():
+@pytest.mark.parametrize("more", ["", " Do not use any tools for it."])
+def test_a_long_text_that_speaks_of_both_is_a_turn_where_the_tools_stay(more):
     chat = Chat(Lab(), tools=TOOLS)
     for said, answer in turns("zephyr", 4):
         chat.turn(said, answer)
-    assert chat.turn(HANDED_ON, "Here it is.").event == "turn"
+    assert chat.turn(HANDED_ON + more, "Here it is.").event == "turn"
 
 
 @pytest.mark.parametrize("named", ["", "x"])

@@ -131,8 +131,9 @@ def is_summary_call(request: Request, session: Session, said: Mapping[str, str])
     is_long = len(asked) >= _BY_HAND_CHARS
     dropped = bool(session.tools) and not request.tools
     others = bool(session.tools) and not request.tools & session.tools  # a form for the summary, perhaps
-    wished = wishes_summary(asked) or _WISH_AFAR.match(asked[:_WISH_CHARS])
-    if is_long and wished and (others or _NO_TOOLS.search(asked)):
+    if is_long and wishes_summary(asked) and (others or _NO_TOOLS.search(asked)):
+        return True
+    if is_long and dropped and _WISH_AFAR.match(asked[:_WISH_CHARS]):
         return True
     other = not shows_system_of(session, request)
     if other and not request.tools:
