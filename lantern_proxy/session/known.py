@@ -146,8 +146,8 @@ def receivers_of(known: Known, items: Iterable[Item]) -> set[str]:
 
 
 def is_greeting(known: Known, items: Iterable[Item]) -> bool:
-    """Did a conversation begin with one of these, said by nobody's upstream? A program may greet everybody in the words
-    in which its model does."""
+    """Did the first request of a conversation show one of these, so that its upstream did not say it there? A program
+    may greet everybody in the words in which its model does."""
     prints = {i.print for i in items}
     return any(not prints.isdisjoint(s.opening) for s in known.sessions.values())
 

@@ -35,7 +35,7 @@ _WISH_CHARS = 400
 away, are others, or may not be called, a wish there is enough; else it has to be repeated, see _CHARS_PER_WORD."""
 _WISH_AFAR = re.compile(r"(?=.*\bconversation)(?=.*\bsummar)", re.I | re.S)
 """Speaks of a conversation and of a summary, however far apart: enough at the beginning of a long text for which the
-tools of the conversation were taken away."""
+tools of the conversation were taken away, are others, or may not be called."""
 _NO_TOOLS = re.compile(
     r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
 )
