@@ -25,7 +25,8 @@ from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.known import side_id
 from lantern_proxy.session.script import script_use
-from lantern_proxy.session.side import results_in, summed_up_since
+from lantern_proxy.session.shown_first import results_in
+from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request, plain
 
 
@@ -161,7 +162,7 @@ def _shown_beside(
 ) -> tuple[Session | None, tuple[Filed, ...]]:  # fmt: skip
     """The session whose side call shows results of its last calls that its client did not show yet, and these."""
     main = None if side.agent else known.sessions.get(side.parent)
-    results = results_in(main, request) if main is not None else ()
+    results = results_in(known, main, request) if main is not None else ()
     if main is None or not results:
         return None, ()
     main, filed = shown_beside(main, results, now=now)

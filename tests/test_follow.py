@@ -1,11 +1,15 @@
 """The life of a turn: everything is filed once, in order, and found again after a restart."""
 
+import json
+
 import pytest
 from chats import STYLES, Chat, Lab, Wire, assistant, called, result, summary_of, turns, user
 
 from lantern_proxy.follow import reply
 from lantern_proxy.session import forget, remembered
+from lantern_proxy.session.shown_first import results_in
 from lantern_proxy.turn import Answer
+from lantern_proxy.wire import chat as wire
 
 
 def chat_of(lab: Lab, count: int = 4, project: str = "zephyr", named: str = "") -> Chat:
@@ -345,3 +349,85 @@ def test_a_summary_call_that_is_sent_again_shows_nothing_that_its_conversation_d
     first, again = (chat.send([*chat.history, call, result(READ, AUDIT), user(SUM_UP)]) for _ in range(2))
     assert first.main is not None
     assert (again.event, again.main) == ("side", None)
+
+
+def in_one_text(
+    chat: Chat, *more: str, label: str = "[Tool result]: ", end: str = "\n</conversation>\n\nSum it up."
+) -> Wire:
+    """The history of a chat in one text, as clients write it to have it summed up. more: lines behind it"""
+    front, lines = {"user": "[User]: ", "assistant": "[Assistant]: ", "tool": label}, list[str]()
+    for m in chat.history:
+        call = m["tool_calls"][0]["function"] if m.get("tool_calls") else None
+        said = f"[Assistant tool call]: {call['name']}({call['arguments']})" if call else f"{m['content']}\n"
+        lines.append(said if call else front[m["role"]] + said)
+    return user("\n".join(["Here is the conversation so far:\n\n<conversation>", *lines, *more]) + end)
+
+
+def has_read(lab: Lab) -> Chat:
+    """A chat whose model has read the notes, and now calls for the audit; its result was not shown yet."""
+    chat = chat_of(lab)
+    for call_id, path in ((f"call_{7:08x}", "notes.txt"), (READ, "audit.txt")):
+        chat.history.append(user(f"Please read the file {path} of this week."))
+        call = called(call_id, "read_file", path=path)
+        lab.answer(chat.send(), call)
+        chat.history.append(call)
+        if call_id != READ:
+            chat.history.append(result(call_id, "The notes speak of zephyr-4.\nIts queue holds 4711 jobs."))
+            lab.answer(chat.send(), assistant("I read that the queue holds 4711 jobs."))
+            chat.history.append(assistant("I read that the queue holds 4711 jobs."))
+    return chat
+
+
+SHOWN_FIRST = f"[Tool result]: {AUDIT}\nIt is signed by Jorid Naess."
+ORDERS = {"role": "system", "content": "You sum up conversations between a user and an agent. Keep names and figures."}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_result_that_stands_first_in_a_history_in_one_text_is_filed_in_its_conversation(restarts):
+    lab = Lab()
+    lab.restarts = restarts
+    chat = has_read(lab)
+    step = lab.ask([ORDERS, in_one_text(chat, SHOWN_FIRST)])
+    assert (step.event, step.main and step.main.id) == ("side", chat.session)
+    assert lab.texts(chat.session)[-1] == f"{AUDIT}\nIt is signed by Jorid Naess."
+    assert lab.ask([ORDERS, in_one_text(chat, SHOWN_FIRST)]).main is None
+    chat.history.append(result(READ, f"{AUDIT}\nIt is signed by Jorid Naess."))
+    assert chat.send().event == "turn"
+    assert sum(AUDIT in text for text in lab.texts(chat.session)) == 1
+
+
+def shown_first(lab: Lab, chat: Chat, told: Wire) -> list[str]:
+    """What results_in() finds in a side call of this text."""
+    request = wire.read(json.dumps({"model": "m", "messages": [ORDERS, told]}).encode())
+    return [m.text for m in results_in(lab.known, lab.known.sessions[chat.session], request)]
+
+
+@pytest.mark.parametrize(
+    ("more", "how"),
+    [
+        ((SHOWN_FIRST, "[User]: And what did Ola order?"), {}),
+        ((SHOWN_FIRST, "[Tool result]: Ola ordered 12 crates."), {}),
+        ((SHOWN_FIRST,), {"end": "\n\nSum it up."}),
+        ((SHOWN_FIRST,), {"label": "[Output]: "}),
+    ],
+    ids=["somebody goes on", "two results of one call", "no end", "a label that is not known"],
+)
+def test_what_may_be_more_than_a_result_at_the_end_of_a_history_in_one_text_is_not_filed(more, how):
+    lab = Lab()
+    chat = has_read(lab)
+    assert shown_first(lab, chat, in_one_text(chat, SHOWN_FIRST)) == [f"{AUDIT}\nIt is signed by Jorid Naess."]
+    assert shown_first(lab, chat, in_one_text(chat, *more, **how)) == []
+
+
+@pytest.mark.parametrize("other", ["read_file(", "I read that", "this week"])
+def test_a_result_behind_another_call_or_another_end_of_a_history_is_not_filed(other):
+    lab = Lab()
+    chat = has_read(lab)
+    told = in_one_text(chat, SHOWN_FIRST)
+    assert shown_first(lab, chat, user(told["content"].replace(other, "something else ("))) == []
+
+
+def test_of_two_conversations_that_say_the_same_none_gets_the_result_that_a_history_in_one_text_shows():
+    lab = Lab()
+    chats = has_read(lab), has_read(lab)
+    assert [shown_first(lab, chat, in_one_text(chat, SHOWN_FIRST)) for chat in chats] == [[], []]

@@ -4,8 +4,7 @@ Their form decides: another system prompt, no tools, the conversation's texts pa
 that the conversation's model wrote. Words only break ties, where a summarising call and a turn have the same form.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise, takewhile
 
 from lantern_proxy.history.dress import parts_of
@@ -19,7 +18,7 @@ from lantern_proxy.session.pasted import is_pasted, is_told
 from lantern_proxy.session.read import is_spoken_to, last_said, read_of, shows_beginning, texts_of
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.wishes import is_summary_call, is_summary_of_rest, is_wished_of_head, wishes_summary
-from lantern_proxy.turn import SYSTEM, Item, Message, Request, is_random, message, plain
+from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _TOLD = 6
 """How many messages at the end of a head are looked for in a transcript."""
@@ -154,26 +153,6 @@ def _answers_calls(session: Session, request: Request) -> bool:
     last = [*islice(used, 2 * len(called))]
     results = sum(i.kind == "result" for i in last)
     return results == len(called) and called == [i.print for i in reversed(last) if i.kind == "call"]
-
-
-def results_in(session: Session, request: Request) -> tuple[Message, ...]:
-    """What the calls of the session's last answer gave, in a side call that shows most of the conversation.
-
-    A client that finds a result too long has its history summed up before the model gets to see that result: then it
-    stands nowhere else. A call that its model only numbers proves nothing: somebody else's may have the same number.
-    """
-    answer = session.head[len(before_answer(session)) :]
-    called = {value for e in answer for i in e.message.calls for value in i.ids if is_random(value)}
-    if not called or held_share(session, request) <= 0.5 or not holds_answer(session, request):
-        return ()
-    gave = (tuple(i for i in m.items if i.kind == "result" and not called.isdisjoint(i.ids)) for m in request.messages)
-    parts = ((m, items) for m, items in zip(request.messages, gave, strict=True) if items)
-    return tuple(m if items == m.items else message(m.role, items, _raw_of(m, items)) for m, items in parts)
-
-
-def _raw_of(m: Message, items: Sequence[Item]) -> bytes:
-    """Bytes of a message with some of the items of `m` alone, which has more than a result in it."""
-    return json.dumps({"role": m.role, "content": "\n".join(i.text for i in items)}).encode()
 
 
 def _is_summed_up_in_system(known: Known, session: Session, request: Request) -> bool:

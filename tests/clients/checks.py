@@ -68,7 +68,7 @@ def judge(client: Client, straight: Played, through: Played) -> Verdict:
     tools = _main_tools(exchanges)
     _sides(exchanges, tools, verdict)
     main = [e for e in exchanges if _is_main(e, tools) and e.call.status == 200]
-    _memory(client, main, verdict)
+    _memory(client, main, [e for e in exchanges if e.received.kind == "summary"], verdict)
     _cache(main, verdict)
     _archive(main, through, verdict)
     return verdict
@@ -178,14 +178,18 @@ def _sides(exchanges: Sequence[Exchange], tools: frozenset[str], verdict: Verdic
             )
 
 
-def _memory(client: Client, main: Sequence[Exchange], verdict: Verdict) -> None:
-    """Every loss is told, none is invented, and what a request lacks has reached the upstream."""
+def _memory(client: Client, main: Sequence[Exchange], summaries: Sequence[Exchange], verdict: Verdict) -> None:
+    """Every loss is told, none is invented, and what a request lacks has reached the upstream.
+
+    summaries: calls for one, which may show what a tool gave before the conversation does
+    """
     units = [*DETAILS, *(text for turn in turns(tools=client.tools) for text in (turn.said, turn.answer))]
     units += [numbered(n) for n in range(1, len(main))]
     held: set[str] = set()
     before: set[str] = set()
     for e in main:
         present = {unit for unit in units if unit in e.held}
+        held |= {d for s in summaries if s.number < e.number for d in DETAILS if d in s.held}
         gone, newly = held - present, before - present
         if e.event in LOSSES:
             verdict.losses.append(e.event)

@@ -1,0 +1,84 @@
+"""What a side call shows of its conversation before that does: what the last calls gave.
+
+A client that finds a result too long has its history summed up before its model gets to see that result: then it stands
+nowhere else. The history comes message by message, or as one text: "[User]: ...", "[Tool result]: ...".
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from lantern_proxy.history.record import Entry, Session, before_answer, items_of
+from lantern_proxy.session.known import Known, is_said_once
+from lantern_proxy.session.side import held_share, holds_answer
+from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
+
+_MOST_LABEL = 60
+"""Most characters of what stands in front of a message in a text with a whole history."""
+_LOOKED_AT, _ALL_THERE = 12, 3
+"""Messages of the session, the last ones, that are looked for in a text with a whole history; and of their texts the
+last that must stand there."""
+_CLOSES = re.compile(r"\n\s*</[\w:-]{1,40}>")
+"""The end of such a history."""
+
+
+def results_in(known: Known, session: Session, request: Request) -> tuple[Message, ...]:
+    """What the calls of the session's last answer gave, in a side call of it."""
+    before = before_answer(session)
+    calls = [i for e in session.head[len(before) :] for i in e.message.calls]
+    if not calls:
+        return ()
+    if held_share(session, request) > 0.5 and holds_answer(session, request):
+        return tuple(_of_calls(request, calls))
+    texts = (i.text for i in items_of(request.messages) if i.kind == "text" and i.role == "user")
+    return next(filter(None, (_in_text(known, text, before, calls) for text in texts)), ())
+
+
+def _of_calls(request: Request, calls: Sequence[Item]) -> Iterator[Message]:
+    """Message by message. A call that its model only numbers proves nothing: somebody else's may have that number."""
+    called = {value for i in calls for value in i.ids if is_random(value)}
+    for m in request.messages:
+        gave = tuple(i for i in m.items if i.kind == "result" and not called.isdisjoint(i.ids))
+        if gave:
+            yield m if gave == m.items else _message(m.role, gave)  # a client may put its wish behind them
+
+
+def _in_text(known: Known, text: str, before: Sequence[Entry], calls: Sequence[Item]) -> tuple[Message, ...]:
+    """At the end of a history in one text: as many as there were calls, behind what the session held last and the names
+    of what was called, each behind what stands in front of a result that is known. Empty where it is not so, or where
+    all that the session held last may be somebody else's."""
+    entries = islice(reversed(before), _LOOKED_AT)
+    said = [i for e in entries for i in reversed(e.message.items) if i.kind in ("text", "result") and i.text.strip()]
+    labels = [_label(text, i) for i in said]
+    label = next((each for i, each in zip(said, labels, strict=True) if i.kind == "result" and each), "")
+    others = {each for i, each in zip(said, labels, strict=True) if i.kind == "text"} - {""}
+    if not label or label in others or not all(labels[:_ALL_THERE]):
+        return ()
+    if not any(is_said_once(known, plain(i.text)) for i in said[:_ALL_THERE]):
+        return ()
+    last = said[0].text.strip()
+    front, *parts = text[text.rfind(last) + len(last) :].split(f"\n{label}")
+    end = _CLOSES.search(parts[-1]) if parts else None
+    if end is None or len(parts) != len(calls) or any(i.name not in front for i in calls):
+        return ()
+    gave = [*parts[:-1], parts[-1][: end.start()]]
+    if any(f"\n{other}" in part for other in others for part in gave):  # somebody speaks behind it
+        return ()
+    pairs = zip(calls, gave, strict=True)
+    return tuple(_message("tool", [item("tool", "result", told.strip(), ids=call.ids)]) for call, told in pairs)
+
+
+def _label(text: str, said: Item) -> str:
+    """What stands in front of the last place of something that was said, from the beginning of its line; "" where it
+    stands nowhere at the end of a line."""
+    whole = said.text.strip()
+    at = text.rfind(whole)
+    found = text[text.rfind("\n", 0, max(0, at)) + 1 : at] if at >= 0 else ""
+    ends = text[at + len(whole) :][:1] in ("", "\n")
+    return found if ends and found.strip() and len(found) <= _MOST_LABEL else ""
+
+
+def _message(role: Role, items: Sequence[Item]) -> Message:
+    raw = json.dumps({"role": role, "content": "\n".join(i.text for i in items)}, ensure_ascii=False).encode()
+    return message(role, items, raw)
