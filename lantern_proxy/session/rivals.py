@@ -164,7 +164,7 @@ def ids_in(request: Request) -> list[str]:
 
 
 def held_ids(known: Known, session: Session, ids: Iterable[str]) -> int:
-    """How many of the ids in a request were seen in a session. ids: see ids_in() it"""
+    """How many of the ids in a request were seen in a session. ids: as ids_in() gives them"""
     return sum(session.id in known.by_id.get(value, ()) for value in ids)
 
 
