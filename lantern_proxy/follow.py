@@ -150,7 +150,7 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
                     family=found.family, agent=found.agent, parent=parent, side=True)  # fmt: skip
     unseen: tuple[None, ...] = (None,) * len(request.messages)
     after, filed = advance(replace(own, system="", tools=frozenset()), request, unseen, now=now)
-    main, main_filed = _shown_beside(known, request, after, now)
+    main, main_filed = _shown_beside(known, request, after, now, named=not found.by_content)
     return Step(
         session=after, event="side", verdict=Verdict(event="side", kept=unseen), filed=filed, link=found, main=main,
         main_filed=main_filed,
@@ -158,11 +158,14 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
 
 
 def _shown_beside(
-    known: Known, request: Request, side: Session, now: float
+    known: Known, request: Request, side: Session, now: float, *, named: bool
 ) -> tuple[Session | None, tuple[Filed, ...]]:  # fmt: skip
-    """The session whose side call shows results of its last calls that its client did not show yet, and these."""
+    """The session whose side call shows results of its last calls that its client did not show yet, and these.
+
+    named: an id led to the session
+    """
     main = None if side.agent else known.sessions.get(side.parent)
-    results = results_in(known, main, request) if main is not None else ()
+    results = results_in(known, main, request, named=named) if main is not None else ()
     if main is None or not results:
         return None, ()
     main, filed = shown_beside(main, results, now=now)

@@ -399,7 +399,7 @@ def test_a_result_that_stands_first_in_a_history_in_one_text_is_filed_in_its_con
 def shown_first(lab: Lab, chat: Chat, told: Wire) -> list[str]:
     """What results_in() finds in a side call of this text."""
     request = wire.read(json.dumps({"model": "m", "messages": [ORDERS, told]}).encode())
-    return [m.text for m in results_in(lab.known, lab.known.sessions[chat.session], request)]
+    return [m.text for m in results_in(lab.known, lab.known.sessions[chat.session], request, named=False)]
 
 
 @pytest.mark.parametrize(
@@ -431,3 +431,17 @@ def test_of_two_conversations_that_say_the_same_none_gets_the_result_that_a_hist
     lab = Lab()
     chats = has_read(lab), has_read(lab)
     assert [shown_first(lab, chat, in_one_text(chat, SHOWN_FIRST)) for chat in chats] == [[], []]
+
+
+def test_where_an_id_names_the_conversation_the_last_result_of_calls_with_one_number_is_filed_and_none_again():
+    lab = Lab()
+    chat = chat_of(lab, named="c-1")
+    chat.history.append(user("Please read the audits."))
+    for n in range(3):
+        call, done = called("functions.run:0", "run", audit=str(n)), result("functions.run:0", f"{n}: {AUDIT}")
+        lab.answer(chat.send(), call)
+        chat.history += [call, done]
+    step = chat.send([*chat.history, user(SUM_UP)])
+    assert [f.message.text for f in step.main_filed] == [f"2: {AUDIT}"]
+    assert chat.send().event == "turn"
+    assert [text for text in lab.texts(chat.session) if AUDIT in text] == [f"{n}: {AUDIT}" for n in range(3)]

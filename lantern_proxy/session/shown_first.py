@@ -7,10 +7,11 @@ nowhere else. The history comes message by message, or as one text: "[User]: ...
 import json
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
-from lantern_proxy.history.record import Entry, Session, before_answer, items_of
-from lantern_proxy.session.known import Known, is_said_once
+from lantern_proxy.history.record import Session, before_answer, items_of
+from lantern_proxy.history.text import breadth
+from lantern_proxy.session.known import PROBE_CHARS, Known, is_said_once
 from lantern_proxy.session.side import held_share, holds_answer
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
 
@@ -23,39 +24,50 @@ _CLOSES = re.compile(r"\n\s*</[\w:-]{1,40}>")
 """The end of such a history."""
 
 
-def results_in(known: Known, session: Session, request: Request) -> tuple[Message, ...]:
-    """What the calls of the session's last answer gave, in a side call of it."""
+def results_in(known: Known, session: Session, request: Request, *, named: bool) -> tuple[Message, ...]:
+    """What the calls of the session's last answer gave, in a side call of it. named: an id led to the session"""
     before = before_answer(session)
     calls = [i for e in session.head[len(before) :] for i in e.message.calls]
     if not calls:
         return ()
+    entries = islice(reversed(before), _LOOKED_AT)
+    said = [i for e in entries for i in reversed(e.message.items) if i.kind in ("text", "result") and i.text.strip()]
     if held_share(session, request) > 0.5 and holds_answer(session, request):
-        return tuple(_of_calls(request, calls))
+        shown = {i.print for i in items_of(request.messages)}
+        is_own = named or _is_ones(known, [i for i in said[:_ALL_THERE] if i.print in shown])
+        return tuple(_of_calls(request, calls, is_own=is_own))
     texts = (i.text for i in items_of(request.messages) if i.kind == "text" and i.role == "user")
-    return next(filter(None, (_in_text(known, text, before, calls) for text in texts)), ())
+    is_own = _is_ones(known, said[:_ALL_THERE])
+    return next(filter(None, (_in_text(text, said, calls) for text in texts)), ()) if is_own else ()
 
 
-def _of_calls(request: Request, calls: Sequence[Item]) -> Iterator[Message]:
-    """Message by message. A call that its model only numbers proves nothing: somebody else's may have that number."""
-    called = {value for i in calls for value in i.ids if is_random(value)}
-    for m in request.messages:
+def _is_ones(known: Known, said: Sequence[Item]) -> bool:
+    """Was some of it, more than a word or two, said in one conversation alone?"""
+    texts = (plain(i.text) for i in said)
+    return any(breadth(text) >= PROBE_CHARS and is_said_once(known, text) for text in texts)
+
+
+def _of_calls(request: Request, calls: Sequence[Item], *, is_own: bool) -> Iterator[Message]:
+    """Message by message. A call that its model only numbers proves nothing, unless the request is the session's own by
+    other evidence: somebody else's may have that number. So may calls before it."""
+    called = {value for i in calls for value in i.ids if is_own or is_random(value)}
+    behind = takewhile(lambda m: all(i.print != calls[0].print for i in m.items), reversed(request.messages))
+    for m in reversed([*behind]):
         gave = tuple(i for i in m.items if i.kind == "result" and not called.isdisjoint(i.ids))
         if gave:
             yield m if gave == m.items else _message(m.role, gave)  # a client may put its wish behind them
 
 
-def _in_text(known: Known, text: str, before: Sequence[Entry], calls: Sequence[Item]) -> tuple[Message, ...]:
+def _in_text(text: str, said: Sequence[Item], calls: Sequence[Item]) -> tuple[Message, ...]:
     """At the end of a history in one text: as many as there were calls, behind what the session held last and the names
-    of what was called, each behind what stands in front of a result that is known. Empty where it is not so, or where
-    all that the session held last may be somebody else's."""
-    entries = islice(reversed(before), _LOOKED_AT)
-    said = [i for e in entries for i in reversed(e.message.items) if i.kind in ("text", "result") and i.text.strip()]
+    of what was called, each behind what stands in front of a result that is known. Empty where it is not so.
+
+    said: texts and results that the session held, the last one first
+    """
     labels = [_label(text, i) for i in said]
     label = next((each for i, each in zip(said, labels, strict=True) if i.kind == "result" and each), "")
     others = {each for i, each in zip(said, labels, strict=True) if i.kind == "text"} - {""}
     if not label or label in others or not all(labels[:_ALL_THERE]):
-        return ()
-    if not any(is_said_once(known, plain(i.text)) for i in said[:_ALL_THERE]):
         return ()
     last = said[0].text.strip()
     front, *parts = text[text.rfind(last) + len(last) :].split(f"\n{label}")
