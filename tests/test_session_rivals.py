@@ -404,3 +404,21 @@ def test_documents_in_the_system_prompt_part_no_two_that_end_alike() -> None:
     ask(SYSTEM, user("My code is 9942-E."))
     step = ask(manual, assistant(STOCK), user("What does the lamp say?"))
     assert step.session.id != rosas.session.id, step.link.why
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_conversations_that_began_in_the_same_words_each_goes_on_under_its_own_cache_key(restarts):
+    lab = Lab()
+    lab.restarts = restarts
+    hello = [{"role": "system", "content": SYSTEM}, user("Hi"), assistant("Hello! How can I help you today?")]
+    began = {}
+    for name in ("ada", "bea", "cem"):
+        step = lab.ask(hello[:2], prompt_cache_key=f"chat-{name}")
+        lab.answer(step, hello[2])
+        began[name] = step.session.id
+    for name in ("bea", "ada", "cem"):
+        step = lab.ask(
+            [*hello, user(f"My name is {name}, my number is {name}-86125594.")], prompt_cache_key=f"chat-{name}"
+        )
+        assert step.session.id == began[name]
+        lab.answer(step, assistant("That is noted."))

@@ -254,7 +254,7 @@ def _by_head_or_evidence(known: Known, request: Request, weak: Sequence[str], no
     if before and are_examples_behind(known, before, request):
         return None
     asked = None if before else only_asked(known, request)
-    if (begun := before or asked) and (session := settled(known, begun, request)):
+    if (begun := before or asked) and (session := settled(known, begun, request, weak)):
         used = _used(known, request, session, goes_on=session is begun)
         # of the archive's sessions one may have been asked the same
         return replace(used, scanty=True) if asked else used

@@ -63,16 +63,19 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
     return [*found, *(s for s in ending if not is_others(s, request))]
 
 
-def settled(known: Known, session: Session, request: Request) -> Session | None:
+def settled(known: Known, session: Session, request: Request, weak: Collection[str]) -> Session | None:
     """The one that goes on with a request: `session`, with all of whose head it begins, or another that ends in what is
-    shown, since some clients show no more. None: it may be either."""
+    shown, since some clients show no more. None: it may be either.
+
+    weak: ids that may stand for many conversations, or change: they decide between those that say the same
+    """
     end = end_of_shown(request.messages)
     if session.side or not end:
         return session
     rivals = _ending_alike(known, session, request)
     if session.lost and is_anothers(session, request):
-        return decided(known, rivals, request)
-    return decided(known, [session, *rivals], request) if rivals else session
+        return decided(known, rivals, request, weak)
+    return decided(known, [session, *rivals], request, weak) if rivals else session
 
 
 def _ending_alike(known: Known, session: Session, request: Request, seen: Set[str] = frozenset()) -> list[Session]:
