@@ -419,6 +419,16 @@ def test_what_may_be_more_than_a_result_at_the_end_of_a_history_in_one_text_is_n
     assert shown_first(lab, chat, in_one_text(chat, *more, **how)) == []
 
 
+def test_a_history_in_one_text_behind_a_wish_ends_where_the_text_ends():
+    lab = Lab()
+    chat = has_read(lab)
+    told = in_one_text(chat, SHOWN_FIRST, end="")["content"]
+    assert shown_first(lab, chat, user(f"Summarize the conversation below.\n{told}")) == [
+        f"{AUDIT}\nIt is signed by Jorid Naess."
+    ]
+    assert shown_first(lab, chat, user(told)) == []
+
+
 @pytest.mark.parametrize("other", ["read_file(", "I read that", "this week"])
 def test_a_result_behind_another_call_or_another_end_of_a_history_is_not_filed(other):
     lab = Lab()

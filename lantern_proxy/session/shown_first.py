@@ -13,6 +13,7 @@ from lantern_proxy.history.record import Session, before_answer, items_of
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.known import PROBE_CHARS, Known, is_said_once
 from lantern_proxy.session.side import held_share, holds_answer
+from lantern_proxy.session.wishes import wishes_summary
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
 
 _MOST_LABEL = 60
@@ -71,10 +72,12 @@ def _in_text(text: str, said: Sequence[Item], calls: Sequence[Item]) -> tuple[Me
         return ()
     last = said[0].text.strip()
     front, *parts = text[text.rfind(last) + len(last) :].split(f"\n{label}")
-    end = _CLOSES.search(parts[-1]) if parts else None
-    if end is None or len(parts) != len(calls) or any(i.name not in front for i in calls):
+    if len(parts) != len(calls) or any(i.name not in front for i in calls):
         return ()
-    gave = [*parts[:-1], parts[-1][: end.start()]]
+    closes = _CLOSES.search(parts[-1])
+    if closes is None and not wishes_summary(text):  # then the wish may stand behind it
+        return ()
+    gave = [*parts[:-1], parts[-1][: closes.start()] if closes else parts[-1]]
     if any(f"\n{other}" in part for other in others for part in gave):  # somebody speaks behind it
         return ()
     pairs = zip(calls, gave, strict=True)

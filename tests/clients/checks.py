@@ -12,7 +12,7 @@ import zstandard
 
 from clients.client import Client
 from clients.play import Played
-from clients.talk import DETAILS, numbered, turns
+from clients.talk import DETAILS, FILES, numbered, turns
 from clients.tap import Call
 from clients.upstream import Received
 
@@ -185,11 +185,12 @@ def _memory(client: Client, main: Sequence[Exchange], summaries: Sequence[Exchan
     """
     units = [*DETAILS, *(text for turn in turns(tools=client.tools) for text in (turn.said, turn.answer))]
     units += [numbered(n) for n in range(1, len(main))]
+    given = [detail for detail in DETAILS if detail in "".join(FILES.values())]
     held: set[str] = set()
     before: set[str] = set()
     for e in main:
         present = {unit for unit in units if unit in e.held}
-        held |= {d for s in summaries if s.number < e.number for d in DETAILS if d in s.held}
+        held |= {d for s in summaries if s.number < e.number for d in given if d in s.held}
         gone, newly = held - present, before - present
         if e.event in LOSSES:
             verdict.losses.append(e.event)
