@@ -128,8 +128,8 @@ class Script:
         texts = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text]
         said = [(role, text) for role, text in texts if role != "system"] or [("user", text) for _, text in texts[-1:]]
         role, last = said[-1] if said else ("user", "")
-        if role == "assistant":  # what is asked stands in front of what was said before
-            role, last = said[0]
+        if role == "assistant":  # what is asked stands in front of what was said before, if that is no summary
+            role, last = said[0] if not _GIVEN.search(said[0][1]) else ("user", "")
         turn = self._turn(said)
         full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
         tokens = self.full_tokens if full else 2_000
