@@ -314,7 +314,7 @@ def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time()
             step = follow(known, asked, Identity(), now=1.7e9 + n, new_id=lambda n=n: f"ses_{n}")
             reply(known, step.session, answer, now=1.7e9 + n)
         began = time.process_time()
-        assert settled(known, known.sessions["ses_0"], request) is known.sessions["ses_0"]
+        assert settled(known, known.sessions["ses_0"], request, ()) is known.sessions["ses_0"]
         return time.process_time() - began
 
     assert work(400) < MOST * max(0.004, min(work(50) for _ in range(3)))
