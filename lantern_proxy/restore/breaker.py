@@ -4,6 +4,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from threading import Lock
 
+_REMEMBERED = 1_024
+"""Of so many that failed last it is remembered."""
+
 
 @dataclass(slots=True)
 class Breaker:
@@ -33,10 +36,8 @@ class Breaker:
 class Breakers:
     """A breaker for each of many that fail by themselves, as the texts of a session do. Thread-safe."""
 
-    def __init__(self, most: int = 1_024) -> None:
-        """most: of those that failed last, so many are remembered"""
+    def __init__(self) -> None:
         self._failing: dict[Hashable, Breaker] = {}
-        self._most = most
         self._lock = Lock()
 
     def open(self, key: Hashable, now: float) -> bool:
@@ -52,6 +53,6 @@ class Breakers:
             if ok:
                 return False
             breaker = self._failing[key] = breaker or Breaker()
-            if len(self._failing) > self._most:
+            if len(self._failing) > _REMEMBERED:
                 self._failing.pop(next(iter(self._failing)))
         return breaker.record(False, now)

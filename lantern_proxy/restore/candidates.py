@@ -77,7 +77,7 @@ class Source:
             if reason := self.refused(passage):
                 ask.passed.add(passage, reason, value=passage.confidence, row=candidate.row)
             else:
-                found.append(Candidate(passage, candidate.lines, candidate.lost, candidate.row, candidate.around))
+                found.append(replace(candidate, passage=passage))
         return found
 
     def refused(self, passage: Passage) -> Reason | None:

@@ -21,7 +21,7 @@ from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import Question, read_question
 from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.turn import BlockKind, Passage
+from lantern_proxy.turn import Passage
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
@@ -64,7 +64,7 @@ def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config:
     return RankedTurns({passages[row].passage.id: row for row in order}, fused, signals, len(rows))
 
 
-def pick_turns(kind: BlockKind, ranked: RankedTurns, source: Source, ask: "Ask", rerankers: Rerankers) -> Picked:
+def pick_turns(ranked: RankedTurns, source: Source, ask: "Ask", rerankers: Rerankers) -> Picked:
     """The ranked turns that no rule and no person keeps out, whole, up to the budget."""
     now = source.archive.of(ask.tenant).passages_by_id([*ranked.rows])
     kept: list[Passage] = []
@@ -77,7 +77,7 @@ def pick_turns(kind: BlockKind, ranked: RankedTurns, source: Source, ask: "Ask",
         kept = [kept[i] for i in rerankers.order(ask, ask.question or ask.summary, kept)]
     totals = {passage.id: ranked.fused[ranked.rows[passage.id]] for passage in kept}
     signals = {passage.id: ranked.of(ranked.rows[passage.id]) for passage in kept}
-    return Picked(kind, pack.whole(kept, ask.budget_chars, ask.session), totals, signals, ranked.considered)
+    return Picked("loss", pack.whole(kept, ask.budget_chars, ask.session), totals, signals, ranked.considered)
 
 
 def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:

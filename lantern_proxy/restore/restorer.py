@@ -69,7 +69,7 @@ class Restorer:
 
     def _at_compaction(self, ask: Ask) -> Restored | None:
         if self._config.restore.recipe == "lantern":
-            return self._paper(ask, "loss")
+            return self._paper(ask)
         started = time.perf_counter()
         room = ask.budget_chars - pack.WRAPPER_CHARS
         if room <= 0:
@@ -226,7 +226,7 @@ class Restorer:
 
     # the recipe of the paper
 
-    def _paper(self, ask: Ask, kind: BlockKind) -> Restored | None:
+    def _paper(self, ask: Ask) -> Restored | None:
         """LANTERN as published: see restore/paper.py."""
         started = time.perf_counter()
         if ask.budget_chars <= pack.WRAPPER_CHARS:
@@ -236,7 +236,7 @@ class Restorer:
                 return None
             present = Present(ask.present, ask.late)
             ranked = rank_turns(scope, present, ask, self._dense, self._config)
-        picked = pick_turns(kind, ranked, self._source, ask, self.rerankers)
+        picked = pick_turns(ranked, self._source, ask, self.rerankers)
         return self._block(ask, picked, present, started)
 
     # the block

@@ -121,16 +121,12 @@ class Scopes:
                 return
             self._drop(oldest)
         self._let_go_beyond(MAX_READ, keep)
-        self._forget_beyond(MAX_PREPARED, keep)
+        self._free(MAX_PREPARED, keep, lambda passages: passages.facets_count, Passages.forget_prepared)
 
     def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
         """Let go of texts of passages until `most` are in memory, those of the scopes used longest ago first. Scopes
         that a restore uses now, and `keep`, are left alone."""
         self._free(most, keep, lambda passages: passages.read_count, Passages.let_go)
-
-    def _forget_beyond(self, most: int, keep: Key) -> None:
-        """Likewise for facets, word pieces and traits."""
-        self._free(most, keep, lambda passages: passages.facets_count, Passages.forget_prepared)
 
     def _free(
         self, most: int, keep: Key | None, count: Callable[[Passages], int], free: Callable[[Passages], None]

@@ -32,10 +32,9 @@ def speaker_name(text: str) -> str:
     return found[0] if found else ""
 
 
-def name_before(text: str, at: int = 0) -> int:
-    """Where the name before the text of a passage, or before what stands there `at`, ends, behind its colon; 0: there
-    is none."""
-    match = _named(_NAME, text, at)
+def name_before(text: str) -> int:
+    """Where the name before the text of a passage ends, behind its colon; 0: there is none."""
+    match = _named(_NAME, text, 0)
     return match.end() - 1 if match else 0
 
 
