@@ -25,8 +25,9 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive import check, words
 from lantern_proxy.archive import vectors as archive_vectors
 from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.feedback import Edit, Marked
-from lantern_proxy.archive.file import ArchiveError, secret_of
+from lantern_proxy.archive.file import secret_of
 from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
 from lantern_proxy.archive.prune import Advance, is_unwiped, paced, said_at, shares, wipe

@@ -18,14 +18,11 @@ from typing import Any, Literal
 
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.errors import ArchiveError, ArchiveErrors, archive_error, is_full, spoils_all, sqlite_faults
 from lantern_proxy.archive.file import (
     WAL_PAGES_WAITED,
-    ArchiveError,
-    ArchiveErrors,
-    archive_error,
     companions,
     connect,
-    is_full,
     is_shut,
     prepare,
     refuse_empty,
@@ -33,8 +30,6 @@ from lantern_proxy.archive.file import (
     refuse_strange_log,
     refuse_strangers,
     secret_of,
-    spoils_all,
-    sqlite_faults,
 )
 
 Progress = Callable[[int, int], None]

@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from lantern_proxy.archive.connections import Connections
-from lantern_proxy.archive.file import WAL_LEFT_BYTES, ArchiveError, companions, size_bytes
+from lantern_proxy.archive.errors import ArchiveError
+from lantern_proxy.archive.file import WAL_LEFT_BYTES, companions, size_bytes
 from lantern_proxy.archive.values import Finding
 from lantern_proxy.archive.vectors import embedding_model
 from lantern_proxy.migrations.archive import migrations

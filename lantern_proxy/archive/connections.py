@@ -11,12 +11,10 @@ from typing import Any, Literal
 
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.errors import ArchiveError, ArchiveErrors, OlderError, sqlite_faults
 from lantern_proxy.archive.file import (
     WAL_PAGES,
     WAL_PAGES_WAITED,
-    ArchiveError,
-    ArchiveErrors,
-    OlderError,
     connect,
     is_shut,
     is_unopened,
@@ -26,7 +24,6 @@ from lantern_proxy.archive.file import (
     refuse_strange_log,
     refuse_strangers,
     secure,
-    sqlite_faults,
 )
 from lantern_proxy.migrations.archive import migrations
 

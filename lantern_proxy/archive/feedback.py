@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.reads import Reads
 from lantern_proxy.archive.rows import PASSAGE, dumps, exact, lines, name, texts, to_passage, unlines
 from lantern_proxy.archive.vectors import embedding_model, remove

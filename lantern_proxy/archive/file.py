@@ -1,129 +1,32 @@
-"""The archive's file: make it, open it, look after its health. Every SQLite error leaves here as an ArchiveError.
+"""The archive's file: make it, open it, look after its health.
 
 A file is never repaired, replaced or removed: whatever is wrong with it, its bytes stay for the user to save.
 """
 
 import contextlib
-import errno
 import importlib
 import os
 import re
 import secrets
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlite_utils import utils
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.errors import SQLCIPHER, ArchiveError, ArchiveErrors, sqlite3, sqlite_faults
 from lantern_proxy.archive.raw import has_no_log, is_plain
 from lantern_proxy.archive.snapshots import drop_snapshots, folder
 from lantern_proxy.locked import alone_in
 from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
 _STATEMENTS = 256
-_FULL = "database or disk is full"
-_SQLCIPHER = "sqlcipher3.dbapi2"
 WAL_LEFT_BYTES = 64 << 20
 WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
 WAL_PAGES_WAITED = 12_000  # the same after a commit that somebody waits for: one that nobody waits for comes before
 _CACHE_KB = 8_000
 _SECRET = "SELECT value FROM settings WHERE tenant = '' AND name = 'secret'"
 _NEW_SECRET = "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
-
-sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
-
-
-def sqlite_faults(*more: type[Exception]) -> tuple[type[Exception], ...]:
-    """What SQLite raises, whichever library brought it; and `more`."""
-    loaded = sys.modules.get(_SQLCIPHER)
-    return (*more, sqlite3.Error, loaded.Error) if loaded else (*more, sqlite3.Error)
-
-
-class ArchiveError(Exception):
-    """The archive cannot do what was asked: the place, what is wrong, and the way out.
-
-    retry: the same call may succeed later (another process holds the lock, the disk is full)
-    """
-
-    def __init__(self, message: str, *, retry: bool = False) -> None:
-        super().__init__(message)
-        self.retry = retry
-
-
-class OlderError(ArchiveError):
-    """The archive is of an older lantern, and was not to be changed."""
-
-
-_REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
-    (
-        "SQLITE_NOTADB",
-        "is not a lantern archive, or the key is not its own",
-        "check archive.path, and archive.key_env or key_file if it is encrypted (the file was not touched)",
-        False,
-    ),
-    ("SQLITE_CORRUPT", "is damaged", "stop lantern, then save what can be read: `lantern recover NEW.db`", False),
-    ("SQLITE_BUSY", "is locked by another process", "stop the other program that writes to it, or wait", True),
-    ("SQLITE_LOCKED", "is locked by another process", "stop the other program that writes to it, or wait", True),
-    ("SQLITE_READONLY", "cannot be written", "give this user write access to the file and its folder", True),
-    ("SQLITE_FULL", "has no room: the disk is full", "free some space; what waits is written then", True),
-    ("SQLITE_CANTOPEN", "cannot be opened", "check that the folder exists and this user may write to it", True),
-    ("SQLITE_IOERR", "could not be read or written", "check the disk (full, quota, unplugged)", True),
-    ("SQLITE_NOMEM", "needs more memory than there is", "free some memory", True),
-)
-
-
-def _code(error: Exception) -> str:
-    """SQLite's name of what is wrong. A full disk has none, or that of any error, where a copy is made."""
-    if str(error) == _FULL or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-        return "SQLITE_FULL"
-    return getattr(error, "sqlite_errorname", "") or ""
-
-
-def archive_error(path: Path, error: Exception) -> ArchiveError:
-    """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
-    code = _code(error)
-    if code == "SQLITE_NOTADB" and is_plain(path):
-        wrong = "is not encrypted, and a key is set for it"
-        return ArchiveError(f"archive {path} {wrong}; encrypt it with `lantern migrate --encrypt`, or unset the key")
-    if code.startswith("SQLITE_CANTOPEN") and os.path.exists(path) and not os.access(path, os.R_OK):
-        return ArchiveError(
-            f"archive {path} may not be read by this user; run this as its owner, or as root", retry=True
-        )
-    for prefix, wrong, remedy, retry in _REMEDIES:
-        if code.startswith(prefix):
-            return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)
-    return ArchiveError(f"archive {path} failed: {error}; run `lantern doctor`")
-
-
-def spoils_all(error: Exception) -> bool:
-    """True when the file is at fault, so that every other record would fail too; False when the record is."""
-    code = _code(error)
-    return any(code.startswith(prefix) for prefix, *_ in _REMEDIES)
-
-
-def is_full(error: Exception) -> bool:
-    """Is there no room on the disk of what was written?"""
-    return _code(error).startswith("SQLITE_FULL")
-
-
-@dataclass(slots=True)
-class ArchiveErrors:
-    """`with ArchiveErrors(path):` SQLite's errors inside the block leave it as ArchiveError.
-
-    A class, since every write enters two, and a generator costs several times as much.
-    """
-
-    path: Path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and isinstance(error, sqlite_faults()):
-            raise archive_error(self.path, error) from error
 
 
 def make(path: Path) -> None:
@@ -186,7 +89,7 @@ def _library(key: str) -> Any:
     if not key:
         return sqlite3
     try:
-        sqlcipher = importlib.import_module(_SQLCIPHER)  # the extra `encrypted`: 5 MB that others do without
+        sqlcipher = importlib.import_module(SQLCIPHER)  # the extra `encrypted`: 5 MB that others do without
     except ImportError:
         told = 'the archive has a key, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
         raise ArchiveError(told) from None

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 import msgspec
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.values import QUERY_CHARS, Record, query_of
 from lantern_proxy.turn import SYSTEM, Block, Filed, Head, fingerprint

@@ -12,8 +12,9 @@ from typing import TypeVar
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.feedback import PINNED
-from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
+from lantern_proxy.archive.file import drop_snapshots_of
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.rows import dumps, name
 from lantern_proxy.archive.values import PruneReport, PruneRule

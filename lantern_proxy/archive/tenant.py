@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.feedback import Feedback
-from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.ledger import Ledger
 from lantern_proxy.archive.overview import Summaries
 from lantern_proxy.archive.prune import Advance, prune, prune_dry, said_at, wipe

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import msgspec
 
 from lantern_proxy.archive import Archive
-from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.prune import BLOCKS, paced, shares
 from lantern_proxy.archive.rows import head_of, name
 from lantern_proxy.archive.values import Record, RequestRow, SessionRow

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.reads import Reads, json_ids
 from lantern_proxy.migrations.archive import create_vectors
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
-from lantern_proxy.archive.file import WAL_LEFT_BYTES, ArchiveError
+from lantern_proxy.archive.errors import ArchiveError
+from lantern_proxy.archive.file import WAL_LEFT_BYTES
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.prune import Advance, paced, shares
 from lantern_proxy.archive.rows import PASSAGE, dumps, exact, lines, to_passage

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.errors import spoils_all, sqlite_faults
 from lantern_proxy.archive.feedback import corrected, has_edits
-from lantern_proxy.archive.file import spoils_all, sqlite_faults
 from lantern_proxy.archive.rows import (
     HEAD,
     dumps,

@@ -134,7 +134,7 @@ def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | N
     """What a backup holds of what `rule` names. Nothing is written."""
     from lantern_proxy.archive import Archive, ArchiveError
     from lantern_proxy.archive.backup import is_partial
-    from lantern_proxy.archive.file import OlderError
+    from lantern_proxy.archive.errors import OlderError
 
     if path.is_dir():
         return _Copy(path, fault=f"is a folder; name the copies in it, as {path / '*'}")
