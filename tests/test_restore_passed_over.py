@@ -7,7 +7,8 @@ from test_restore import CHAT, LEXICAL, TAIL, archive, ask, filed, restorer, wri
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config, ReinforceConfig, RestoreConfig
-from lantern_proxy.restore.cover import Candidate, Chosen, Part
+from lantern_proxy.restore.cover import Chosen
+from lantern_proxy.restore.parts import Candidate, Part
 from lantern_proxy.restore.passed_over import MOST, MOST_REFUSED, Passed, note_cover
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage, canonical, item, message

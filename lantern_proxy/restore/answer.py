@@ -12,16 +12,16 @@ from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.block import Picked
 from lantern_proxy.restore.candidates import BY_REQUEST, Source
 from lantern_proxy.restore.context import Contexts
-from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.named import first_of, listed, naming
-from lantern_proxy.restore.offers import SHARPNESS, offers
+from lantern_proxy.restore.offers import SHARPNESS, offers_of
+from lantern_proxy.restore.parts import Candidate, among_people
 from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import LEAST_ITEMS, Evidence, Question, best_quality, is_answered, masses
 from lantern_proxy.restore.rerank import Rerankers, promoted
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.signals import POOL
-from lantern_proxy.restore.weak import strong, without_echoes
+from lantern_proxy.restore.weak import without_echoes, without_weak
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def find_answers(
     candidates = search.chosen(lost, items, news)
     if candidates is None:
         return None
-    offered = offers(candidates, scope, evidence, search.mass, ask)
+    offered = offers_of(candidates, scope, evidence, search.mass, ask)
     offered = first_of({item.row for item in items}, candidates, offered)
     if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
         ask.passed.all(candidates, "superseded")  # the message itself says what holds now
@@ -117,7 +117,7 @@ class _Search:
         is_list = bool(items) and (question.asks or question.looks_back)
         is_good = is_list or not (is_poor or is_answered(scope, self._evidence, self.mass, self.order[0], rows))
         if is_good:
-            found = strong(lost, scope, self._evidence, self.mass, self.order, self._ask, people=self._people)
+            found = without_weak(lost, scope, self._evidence, self.mass, self.order, self._ask, people=self._people)
         else:
             # among people alone what does not ask is no order, but told
             is_told = self._alone and not question.asks

@@ -21,8 +21,8 @@ from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, name_chars, names_of
 from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms, says_itself
-from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.lines import greets
+from lantern_proxy.restore.parts import Candidate, among_people
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import HELD_COVERAGE, coverage
 from lantern_proxy.restore.scope import Scope

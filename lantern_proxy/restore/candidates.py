@@ -11,8 +11,8 @@ from lantern_proxy.analyze import ends_asking
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.cover import Candidate, Part
 from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, stands_under, tables
+from lantern_proxy.restore.parts import Candidate, Part
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage

@@ -15,6 +15,7 @@ from lantern_proxy.rank import Floats, Ints, by_place, spread
 from lantern_proxy.restore.alike import by_sentences
 from lantern_proxy.restore.dense import Matches
 from lantern_proxy.restore.facets import Facets, Shared, Voice
+from lantern_proxy.restore.matched import Matched
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.signals.dates import closeness, spans
@@ -23,22 +24,6 @@ from lantern_proxy.signals.late import CONTEXT, in_context, maxsim
 from lantern_proxy.signals.relative import COLUMNS, Stand, columns, log_ranks
 
 Table = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """How well the words of a question match those of passages, one by one."""
-
-    rows: Ints
-    """Passages that were compared, ascending."""
-    found: Matches
-    """The matches, for the passages at `rows`."""
-    scores: Floats
-    """(n,) MaxSim above the lowest; 0 for passages that were not compared."""
-    flowed: Floats
-    """(n,) like `scores`, but a word may also match in the message before, and scores flow in from neighbours."""
-    unit: float
-    """How wide `flowed` spreads over all passages, as a multiple of its spread at `rows`."""
 
 
 Columns = tuple[tuple[str, ...], Floats]

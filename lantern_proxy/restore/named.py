@@ -8,8 +8,8 @@ from dataclasses import replace
 from lantern_proxy import pack
 from lantern_proxy.analyze import keys, terms
 from lantern_proxy.analyze.specific import specifics
-from lantern_proxy.restore.cover import Candidate
 from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.parts import Candidate
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage
 from lantern_proxy.restore.scope import Scope

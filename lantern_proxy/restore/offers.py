@@ -10,8 +10,8 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, names_of, replaced, tells
-from lantern_proxy.restore.cover import Candidate, term_weight
 from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, stands_under, tables
+from lantern_proxy.restore.parts import Candidate, term_weight
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
 from lantern_proxy.restore.salience import Around, likelihood
@@ -35,7 +35,7 @@ _ATTACHED = re.compile(r" \[[^\]]*\]$")
 """What a message shows may follow in brackets behind its text."""
 
 
-def offers(
+def offers_of(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], ask: Ask
 ) -> list[pack.Offer]:
     """What the packer may take of each candidate."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lantern_proxy.pack import Choice
-from lantern_proxy.restore.cover import Candidate, Chosen, Part, adds, echoes_one, is_echo, is_little
+from lantern_proxy.restore.cover import Chosen, adds, echoes_one, is_echo, is_little
+from lantern_proxy.restore.parts import Candidate, Part
 from lantern_proxy.turn import BlockKind, Passage, PassedOver, Reason, Restored, why_not
 
 MOST = 20

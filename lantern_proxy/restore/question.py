@@ -11,8 +11,8 @@ from lantern_proxy.analyze import ends_asking, fences, informative, query_terms,
 from lantern_proxy.analyze.spoken import spoken
 from lantern_proxy.rank import Floats
 from lantern_proxy.rank import best as largest
-from lantern_proxy.restore.cover import among_people
 from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.parts import among_people
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import asks, looks_back, personal, subject
 from lantern_proxy.signals import name_before, named, speaker_name

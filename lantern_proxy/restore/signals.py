@@ -1,20 +1,19 @@
 """The signals of one question over a whole scope, and their fusion into one ranking."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Floats, Ints, Weighed, among_best, best, smooth, spread, zsum
-from lantern_proxy.restore.alike import alike, by_themselves, shipped
+from lantern_proxy.rank import Floats, Ints, Weighed, among_best, best, spread, zsum
+from lantern_proxy.restore.alike import shipped
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.facets import Shared, Voice
-from lantern_proxy.restore.features import Matched, Ranked, nearness
+from lantern_proxy.restore.features import Ranked, nearness
 from lantern_proxy.restore.light import Reorder
+from lantern_proxy.restore.matched import SHARES, Matched, by_shipped_table, by_table, by_vectors, smoothed
 from lantern_proxy.restore.passages import Passages
 from lantern_proxy.restore.question import Evidence, Question, coverage, masses
 from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, threshold
@@ -23,29 +22,19 @@ from lantern_proxy.route import lead
 from lantern_proxy.route_types import query_type
 from lantern_proxy.signals import keywords, named, said_by
 from lantern_proxy.signals.form import Form, fits
-from lantern_proxy.signals.late import Asked, in_context, maxsim
 from lantern_proxy.turn import CLIENT
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
 
-Bools = npt.NDArray[np.bool_]
-
 PRIORS = ("speaker", "form", "session", "days")
 """Signals without a ranking of their own: reciprocal ranks leave them out."""
 POOL = 400
 """How many of the best passages a question block looks at."""
-LATE_POOL = 300
-"""How many passages are compared with the question word by word, by vectors: the best by all other signals."""
-ALIKE_POOL = 150
-"""How many are compared word by word, by the shipped table of words."""
 SURE_BY, SURE_HELD = 10, 0.3
 """Words can only be sure of their best SURE_BY passages if one of these holds this share of the question."""
 FORM_POOL = 150
 """How many passages are judged by their form and by the days they name: the best by all other signals."""
-BY_TABLE = 2.0
-"""How many times as much the signal `alike` counts where the passages' own vectors of words are compared, which were
-made within their sentences."""
 ALONE = 2.0
 """How many times as much BM25 counts where there are no vectors: with less, speaker and form would decide."""
 NAMED, ROLE, USER = 2.0, 3.0, 2.0
@@ -59,11 +48,8 @@ WEIGHTS: Mapping[str, float] = {
     "days": 1.5, "alike": 0.5,
 }  # fmt: skip
 """Signal -> weight of its z-scores in the default recipe; `restore.weights` overrides it."""
-SHARES = (0.3, 0.15)
-"""Share of the scores of the next message on each side, and of the one after it, that flows into a short passage: for
-signals of words, and of words compared one by one."""
 VECTOR_SHARES = (0.07, 0.035)
-"""The same shares for vectors of whole passages, which know something of their context already."""
+"""The SHARES of vectors of whole passages, which know something of their context already."""
 
 
 def gather(
@@ -163,7 +149,7 @@ class _Fusion:
 def _by_words(fusion: _Fusion, lexical: Floats) -> None:
     """Add the signals that need neither vectors nor a ranking: `bm25`, `keywords`, `session`."""
     scope = fusion.scope
-    fusion.add("bm25", _near(scope, lexical, SHARES))
+    fusion.add("bm25", smoothed(scope, lexical, SHARES))
     if lexical.any() and fusion.wants("keywords"):
         fusion.add("keywords", _keywords(scope, fusion.question, lexical))
     if lexical.any() and fusion.wants("session"):
@@ -184,7 +170,7 @@ def _over_all(fusion: _Fusion, meaning: Meaning | None) -> None:
     if meaning is None:
         fusion.add("bm25", fusion.signals["bm25"], ALONE)
     else:
-        cosines = _near(fusion.scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
+        cosines = smoothed(fusion.scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
         # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
         fusion.add("vector", cosines, 2.0 - fusion.scope.mean_openness)
     _said_by(fusion)
@@ -223,13 +209,16 @@ def _in_other_words(
     reorders: the light reranker comes next, and reads what the shipped table says
     """
     alone = meaning is None and fusion.wants("alike")
-    told = _by_table(fusion, dense, ask) if alone and not reorders and dense.by_word else None
-    if told is not None:
-        _match(fusion, "alike", told)
-        return None
+    if alone and not reorders and dense.by_word:
+        told = by_table(fusion.scope, dense, fusion.question, fusion.total, ask)
+        if told is not None:
+            _match(fusion, "alike", told)
+            return None
     _over_all(fusion, meaning)
     alone = alone and not (skip and dense.ready)
-    like = _alike(fusion) if (alone or reorders) and not ask.late() else None
+    like = None
+    if (alone or reorders) and not ask.late():
+        like = by_shipped_table(fusion.scope, fusion.question, fusion.total)
     if alone and like is not None and like.found.words:
         _match(fusion, "alike", like)
     return like
@@ -239,7 +228,7 @@ def _word_by_word(fusion: _Fusion, dense: Dense, meaning: Meaning | None, ask: "
     """Add the signal `late`, and return it; None: it is not wanted, or there is nothing to compare."""
     if meaning is None or meaning.asked is None or not fusion.wants("late") or ask.late():
         return None
-    matched = _late(fusion.scope, dense, meaning.asked, fusion.total, ask)
+    matched = by_vectors(fusion.scope, dense, meaning.asked, fusion.total, ask)
     if matched is not None:
         _match(fusion, "late", matched)
     return matched
@@ -263,63 +252,6 @@ def _over_the_best(fusion: _Fusion, now: float) -> None:
     if fusion.wants("form"):
         form = _form(fusion, rows)
         fusion.add("form", form, spread(form))
-
-
-def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
-    """(n,) `scores` with what flows in from neighbouring messages."""
-    return smooth(scores, scope.places, shares=shares, openness=scope.openness)
-
-
-def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -> Matched | None:
-    """The best passages by `total`, compared with the question word by word; None: nothing to compare."""
-    rows = among_best(total, LATE_POOL)
-    found = dense.late(scope, asked, rows.tolist(), ask)
-    if found is None:
-        return None
-    told = in_context(found.best, scope.places[rows], openness=scope.openness[rows])
-    unread = scope.unembedded(rows) & ~found.best.any(axis=0)
-    flowed = _near(scope, _compared(scope, rows, told, found.weights, unread), SHARES)
-    scores = _compared(scope, rows, found.best, found.weights, unread)
-    return Matched(rows, found, scores, flowed, _unit(flowed, rows))
-
-
-def _by_table(fusion: _Fusion, dense: Dense, ask: "Ask") -> Matched | None:
-    """As _late(), with the vector that the embedder has of each word of the question by itself: no question is
-    embedded. None where there is nothing to compare."""
-    asked = None if ask.late() else by_themselves(fusion.question.subject)
-    found = _late(fusion.scope, dense, asked, fusion.total, ask) if asked is not None else None
-    return None if found is None else replace(found, unit=BY_TABLE * found.unit)
-
-
-def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats, unread: Bools) -> Floats:
-    """(n,) MaxSim above the lowest, 0 beyond `rows`. matches: (t, len(rows)); unread: (len(rows),)"""
-    scores = np.zeros(len(scope))
-    compared = maxsim(matches, weights)
-    if unread.any() and not unread.all():  # the embedder has not come to it: that is no evidence against it
-        compared[unread] = compared[~unread].mean()
-    scores[rows] = compared - compared.min()
-    return scores
-
-
-def _alike(fusion: _Fusion) -> Matched | None:
-    """The best passages so far, compared with the question word by word by the shipped table; None: there is no
-    table."""
-    scope, rows = fusion.scope, among_best(fusion.total, ALIKE_POOL)
-    found = alike(scope, fusion.question, rows)
-    if found is None:
-        return None
-    scores = np.zeros(len(scope))
-    if found.words:  # not of cubes: words by themselves are never as alike as words in their sentence
-        compared = maxsim(found.best, found.weights, power=1)
-        scores[rows] = compared - compared.min()
-    flowed = _near(scope, scores, SHARES)
-    return Matched(rows, found, scores, flowed, _unit(flowed, rows))
-
-
-def _unit(flowed: Floats, rows: Ints) -> float:
-    """How wide `flowed` spreads over all passages, as a multiple of its spread at `rows`."""
-    known = spread(flowed[rows])
-    return spread(flowed) / known if known > 1e-9 else 1.0
 
 
 def _session(scope: Scope, lexical: Floats) -> Floats:

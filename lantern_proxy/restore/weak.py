@@ -6,8 +6,9 @@ from dataclasses import replace
 from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import HELD, PRINTED
-from lantern_proxy.restore.cover import ECHO, Candidate, is_agents
+from lantern_proxy.restore.cover import ECHO
 from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.parts import Candidate, is_agents
 from lantern_proxy.restore.question import Evidence, coverage
 from lantern_proxy.restore.scope import Scope
 
@@ -24,7 +25,7 @@ ASKED_BEFORE = 0.9
 """Share of the question that only the question itself holds."""
 
 
-def strong(
+def without_weak(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask, *, people: bool,
 ) -> list[Candidate]:  # fmt: skip
