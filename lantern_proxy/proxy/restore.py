@@ -14,24 +14,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-from msgspec import Struct
-from msgspec.structs import replace
+from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import ArchiveError
-from lantern_proxy.compaction import whole
 from lantern_proxy.compaction.place import place
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy.ledger import Ledgers, SessionKey, block_at, replay
+from lantern_proxy.proxy.need import Need, Spot
+from lantern_proxy.proxy.noted import Late, Notes, remember
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
-from lantern_proxy.turn import Block, BlockKind, PassedOver, Request, Restored
-from lantern_proxy.wire.json import Insert, Place
+from lantern_proxy.turn import Block, BlockKind, Request, Restored
+from lantern_proxy.wire.json import Insert
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
@@ -48,84 +46,10 @@ _WARM_SESSIONS = 64
 """Of how many sessions it is remembered when their index was opened ahead."""
 _ASIDE_BYTES = 262_144
 """Of requests with more bytes the text is put together in a thread: other streams go on meanwhile."""
-_REMEMBERED = 1_024
-"""Of how many sessions something is noted."""
-_REFUSED_S = 600.0
-"""For so many seconds a conversation gets no blocks after its upstream refused a request with blocks for its length,
-unless a request is shorter than that one was."""
 _LATE_S = 2.0
 """Most seconds in which a block is chosen that nobody waits for."""
 _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"})
 """Notes that say that a block was chosen before all that is lost could be looked at."""
-
-T = TypeVar("T")
-
-
-class _Late(NamedTuple):
-    """A loss block that nobody waited for; None where there was nothing of worth."""
-
-    block: Restored | None
-    passed: Sequence[PassedOver]
-
-
-class _Noted(Struct, frozen=True):
-    """What is noted of a session for its next request."""
-
-    owed: int | None = None
-    """It gets its loss block, or the rest of it, with its next question, since it was late, failed, was cut short or
-    had no place: how many of its characters are in the request already. None: nothing is owed."""
-    refused: tuple[str, int, float] = ("", 0, 0.0)
-    """A request with blocks that was too long for its upstream: its model, its bytes without the blocks, and when that
-    was."""
-    turned_off: bool = False
-    """Did its last question come with `x-lantern-restore: off`?"""
-    caught_up: bool = False
-    """Are all of its lost turns known to be cut into passages?"""
-    late: "Future[_Late] | None" = None
-    """What is owed, chosen while nobody waits for it."""
-
-
-_NOTHING = _Noted()
-
-
-class _Need(Struct, frozen=True):
-    """A request that may lack something, and until when that may be looked for."""
-
-    exchange: Exchange
-    request: Request
-    step: Step
-    deadline: float
-    """time.monotonic() value."""
-    again: bool = False
-    """Is it a retry of a question to which nothing was added, since the client wanted it so then?"""
-
-    @property
-    def key(self) -> SessionKey:
-        return self.exchange.tenant, self.exchange.session
-
-    @property
-    def whole(self) -> Request:
-        """The request together with what the upstream holds of the conversation, see compaction.whole().
-
-        The session's head ends with this request by now, so that is left off where the request is only what is new.
-        """
-        head, request = self.step.session.head, self.request
-        return whole(head[: -len(request.messages) or None] if request.delta else head, request)
-
-    @property
-    def asked_anew(self) -> int | None:
-        """Index of the message that waits for an answer, if a question block may be due for it: the session did not
-        hold the message before, or `again`. Else None."""
-        asked = self.step.verdict.question_at(self.request)
-        is_new = asked is not None and self.step.verdict.kept[asked] is None and self.exchange.event != "retry"
-        return asked if is_new or self.again else None
-
-    @property
-    def question(self) -> str:
-        return self.step.verdict.question_in(self.request)
-
-    def left_s(self) -> float:
-        return max(0.0, self.deadline - time.monotonic())
 
 
 class Restoring:
@@ -138,15 +62,9 @@ class Restoring:
         """One for each session: a fault of its texts, or of their place in the archive, concerns no other session."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
-        self._noted: dict[SessionKey, _Noted] = {}
-        """For the event loop alone; the session noted last is the last."""
+        self._notes = Notes()
         self._warmed: dict[SessionKey, int] = {}
         """Session -> how many messages it had when its index was opened ahead. For the writer's thread alone."""
-
-    def _owe(self, key: SessionKey, there_chars: int = 0) -> None:
-        """Note that a session's loss block is still to come, but for so many characters of it. What was chosen before
-        is another one."""
-        self._note(key, owed=there_chars, late=None)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -154,36 +72,20 @@ class Restoring:
     def forget_all(self) -> None:
         """Forget the ledgers: what was put back before is read from the archive again."""
         self._ledgers.forget_all()
-        self._noted = {key: replace(noted, caught_up=False, late=None) for key, noted in self._noted.items()}
-
-    def _of(self, key: SessionKey) -> _Noted:
-        return self._noted.get(key, _NOTHING)
-
-    def _note(self, key: SessionKey, **said: Any) -> None:
-        """Note this of a session, as the newest; beyond _REMEMBERED of them the oldest goes."""
-        _remember(self._noted, key, replace(self._of(key), **said))
+        self._notes.forget_chosen()
 
     def strike(self, exchange: Exchange) -> None:
         """Take the blocks of this request back from the ledger: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.blocks)
         if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
-            self._note(key, refused=(model, len(exchange.plain), exchange.at))
+            self._notes.note(key, refused=(model, len(exchange.plain), exchange.at))
         if any(block.restored.kind == "loss" for block in exchange.blocks):
-            self._owe(key)
+            self._notes.owe(key)
 
     def accept(self, exchange: Exchange) -> None:
         """The upstream took a request with blocks: its conversation may get new ones again."""
-        key = exchange.tenant, exchange.session
-        if self._of(key).refused != _NOTHING.refused:
-            self._note(key, refused=_NOTHING.refused)
-
-    def _is_too_long(self, need: _Need) -> bool:
-        """Would the upstream refuse this request with blocks, as it refused one that was no longer just now?"""
-        model, size_bytes, at = self._of(need.key).refused
-        exchange = need.exchange
-        is_new = exchange.at - at < _REFUSED_S
-        return is_new and model == need.request.model and len(exchange.plain) >= size_bytes
+        self._notes.accept((exchange.tenant, exchange.session))
 
     def _read_ledger(self, key: SessionKey) -> list[Block]:
         archive = self._opened.archive
@@ -192,10 +94,10 @@ class Restoring:
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger's blocks, choose those that this request needs anew, and write all into exchange.body."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
-        turned_off = self._of(key).turned_off
+        turned_off = self._notes.of(key).turned_off
         if turned_off:
-            self._note(key, turned_off=False)
-        need = _Need(exchange, request, step, deadline, again=turned_off and exchange.event == "retry")
+            self._notes.note(key, turned_off=False)
+        need = Need(exchange, request, step, deadline, again=turned_off and exchange.event == "retry")
         may_lack = step.verdict.is_loss or step.session.lost
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
             await self._made(need)  # there is a history now; later, what it imports would compete with requests
@@ -203,7 +105,7 @@ class Restoring:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
             return
-        if self._is_too_long(need):
+        if self._notes.of(key).refuses(request.model, len(exchange.plain), exchange.at):
             self.leave_out(exchange, request, step)
             exchange.degraded.append("restore:length")
             return
@@ -215,7 +117,7 @@ class Restoring:
                 exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
             is_moved = step.verdict.gone or not (request.delta or any(step.verdict.kept))
             if is_moved and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
-                self._owe(key)
+                self._notes.owe(key)
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
@@ -228,11 +130,11 @@ class Restoring:
 
         A question that is asked again, now with restores, gets its blocks then, though it is a retry.
         """
-        need = _Need(exchange, request, step, deadline=0.0)
+        need = Need(exchange, request, step, deadline=0.0)
         if step.verdict.is_loss:
-            self._owe(need.key)
+            self._notes.owe(need.key)
         if need.asked_anew is not None:
-            self._note(need.key, turned_off=True)
+            self._notes.note(need.key, turned_off=True)
 
     def _notice_forgotten(self) -> None:
         """Drop the ledgers in memory if another process has just forgotten something: that must not be replayed."""
@@ -240,10 +142,10 @@ class Restoring:
             if self._writer.keeper.notice():
                 self.forget_all()
 
-    async def _look_for(self, need: _Need) -> None:
+    async def _look_for(self, need: Need) -> None:
         """Choose new blocks. Before that, earlier turns are cut into passages, unless that is known to be done."""
         exchange, verdict = need.exchange, need.step.verdict
-        if verdict.is_loss or verdict.gone or not self._of(need.key).caught_up:
+        if verdict.is_loss or verdict.gone or not self._notes.of(need.key).caught_up:
             self._expect(need)
             await self._catch_up(need)
         await self._add_blocks(need)
@@ -251,18 +153,18 @@ class Restoring:
         if late := sorted(_CUT_SHORT.intersection(exchange.degraded)):
             log.info("%s: not all that it lacks was looked at in time (%s)", exchange.id, ", ".join(late))
 
-    async def _catch_up(self, need: _Need) -> None:
+    async def _catch_up(self, need: Need) -> None:
         """Wait, but not for long, until the turns before this one are cut into passages: it may lack any of them."""
         if self._opened.problem:
             return
         tenant, session = need.key
         which = session if self._config.restore.scope == "session" else ""
         caught_up = await settled(self._writer.cut_up(tenant, which), need.left_s() * _CATCHING_UP)
-        self._note(need.key, caught_up=caught_up)
+        self._notes.note(need.key, caught_up=caught_up)
         if not caught_up:
             need.exchange.degraded.append("restore:behind")
 
-    def _expect(self, need: _Need) -> None:
+    def _expect(self, need: Need) -> None:
         """Have the question embedded while its session is cut and a loss block is made."""
         restorer = self._opened.restorer.ready
         if need.asked_anew is not None and restorer is not None:
@@ -277,16 +179,16 @@ class Restoring:
             exchange.drop_blocks("restore:place")
             raise
 
-    async def _add_blocks(self, need: _Need) -> None:
+    async def _add_blocks(self, need: Need) -> None:
         """The loss block where the history was lost, and the question block in the text that waits for an answer."""
         exchange, request, verdict, key = need.exchange, need.request, need.step.verdict, need.key
         anew = need.asked_anew
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
-        if spot is None and anew is not None and (verdict.is_loss or self._of(key).owed is not None):
+        if spot is None and anew is not None and (verdict.is_loss or self._notes.of(key).owed is not None):
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if verdict.is_loss:
-            self._owe(key, _spent(exchange))  # until it is there, whatever goes wrong
-        if await self._put_late(need, spot or _behind_results(need)):
+            self._notes.owe(key, need.spent_chars)  # until it is there, whatever goes wrong
+        if await self._put_late(need, spot or need.behind_results):
             spot = None
         if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
@@ -299,18 +201,18 @@ class Restoring:
         if spot is not None:
             ask = self._ask(need, texts, self._loss_room(need), verdict.summary_in(request))
             is_whole = await self._add(need, "loss", spot, ask)
-            there = (self._of(key).owed or 0) + sum(len(block.restored.text) for block in exchange.blocks)
-            self._note(key, owed=None if is_whole else there, late=None)
+            there = (self._notes.of(key).owed or 0) + sum(len(block.restored.text) for block in exchange.blocks)
+            self._notes.note(key, owed=None if is_whole else there, late=None)
         if anew is not None:
             room = room_for(request, self._config.restore.question_chars, self._config.restore)
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
 
-    def _loss_room(self, need: _Need) -> int:
+    def _loss_room(self, need: Need) -> int:
         """Characters that the loss block, or the rest of it, may have."""
         restore = self._config.restore
-        return room_for(need.request, restore.budget_chars, restore) - (self._of(need.key).owed or 0)
+        return room_for(need.request, restore.budget_chars, restore) - (self._notes.of(need.key).owed or 0)
 
-    async def _texts_of(self, need: _Need) -> tuple[str, str] | None:
+    async def _texts_of(self, need: Need) -> tuple[str, str] | None:
         """All that the request shows the model, and what users say in it: see present.texts_of(). Put together in a
         thread where it is long; None when that takes too long."""
         from lantern_proxy.restore.present import texts_of
@@ -325,7 +227,7 @@ class Restoring:
             need.exchange.degraded.append("restore:deadline")
             return None
 
-    def _ask(self, need: _Need, texts: tuple[str, str], budget_chars: int, summary: str = "") -> "Ask":
+    def _ask(self, need: Need, texts: tuple[str, str], budget_chars: int, summary: str = "") -> "Ask":
         from lantern_proxy.restore.ask import Ask, looking_s
 
         present, users_text = texts
@@ -337,7 +239,7 @@ class Restoring:
         )  # fmt: skip
         return ask.beside([*exchange.shown, *exchange.held])
 
-    async def _add(self, need: _Need, kind: BlockKind, spot: tuple[int, Place], ask: "Ask") -> bool:
+    async def _add(self, need: Need, kind: BlockKind, spot: Spot, ask: "Ask") -> bool:
         """Choose one block and put it into the exchange, at `spot`; False when not all that is lost could be looked at
         in time."""
         exchange = need.exchange
@@ -365,7 +267,7 @@ class Restoring:
             self._put(need, spot, restored)
         return _CUT_SHORT.isdisjoint(exchange.degraded)
 
-    def _put(self, need: _Need, spot: tuple[int, Place], restored: Restored) -> None:
+    def _put(self, need: Need, spot: Spot, restored: Restored) -> None:
         """Put a new block into the exchange."""
         exchange, at, request = need.exchange, spot[0], need.request
         assert exchange.wire is not None
@@ -376,15 +278,15 @@ class Restoring:
         exchange.inserts.append(Insert(at, how, restored.text))
         exchange.shown.append(restored)
 
-    def _choose_later(self, need: _Need) -> None:
+    def _choose_later(self, need: Need) -> None:
         """Have what is still owed to a session chosen when all is cut into passages and nobody asks for a moment: for
         its next request that has a place for it. Left out where not all could be looked at, or it failed: then that
         request has it chosen."""
-        noted, resting = self._of(need.key), "restore:resting" in need.exchange.degraded
+        noted, resting = self._notes.of(need.key), "restore:resting" in need.exchange.degraded
         if noted.owed is None or noted.late is not None or resting:
             return
-        late: Future[_Late] = Future()
-        self._note(need.key, late=late)
+        late: Future[Late] = Future()
+        self._notes.note(need.key, late=late)
         room = self._loss_room(need)
 
         def choose() -> None:
@@ -395,26 +297,26 @@ class Restoring:
                 ask = dataclasses.replace(ask, deadline=time.monotonic() + _LATE_S)
                 block = restorer.at_compaction(ask)
                 if _CUT_SHORT.isdisjoint(ask.notes):
-                    late.set_result(_Late(block, ask.passed.told))
+                    late.set_result(Late(block, ask.passed.told))
 
         self._writer.at_rest(partial(self._threads.submit, choose))
 
-    async def _put_late(self, need: _Need, spot: tuple[int, Place] | None) -> bool:
+    async def _put_late(self, need: Need, spot: Spot | None) -> bool:
         """Put the block that was chosen meanwhile into the exchange; False where there is none for this request."""
-        late = self._of(need.key).late
+        late = self._notes.of(need.key).late
         if late is None or spot is None or need.step.event != "turn" or not late.done():
             return False
         block, passed = late.result()
         if block is not None:
             if not await self._still_fits(need, block):
-                self._note(need.key, late=None)
+                self._notes.note(need.key, late=None)
                 return False
             self._put(need, spot, block)
         need.exchange.passed += passed
-        self._note(need.key, owed=None, late=None)
+        self._notes.note(need.key, owed=None, late=None)
         return True
 
-    async def _still_fits(self, need: _Need, block: Restored) -> bool:
+    async def _still_fits(self, need: Need, block: Restored) -> bool:
         """May a block that was chosen for an earlier request go into this one? It may be for another model."""
         if len(block.text) > self._loss_room(need):
             return False
@@ -431,12 +333,12 @@ class Restoring:
             each.id in now and (now[each.id].text, now[each.id].verdict) == (each.text, each.verdict) for each in chosen
         )
 
-    async def _made(self, need: _Need) -> "Future[Restorer] | None":
+    async def _made(self, need: Need) -> "Future[Restorer] | None":
         """Have the restorer made, and wait for it; None when it is not made in time."""
         making = self._opened.restorer.want()
         return making if making is not None and await settled(making, need.left_s()) else None
 
-    async def _restorer(self, need: _Need) -> "Restorer | None":
+    async def _restorer(self, need: Need) -> "Restorer | None":
         """The restorer; None, which is noted, when it is not made in time. Raises what making it raised."""
         made = await self._made(need)
         if made is not None:
@@ -459,7 +361,7 @@ class Restoring:
         enough = _WARM_BESIDE if session.side else warmed // 2 or _WARM_MESSAGES
         if restorer is None or main.position - warmed < enough:
             return
-        _remember(self._warmed, key, main.position, most=_WARM_SESSIONS)
+        remember(self._warmed, key, main.position, most=_WARM_SESSIONS)
         self._writer.at_rest(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
 
 
@@ -467,30 +369,6 @@ def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:
     """Characters that a block may have for this request's model, `most_chars` at most."""
     sample = sample_of(message.text for message in reversed(request.messages))
     return budget_chars(most_chars, restore, request.model, sample)
-
-
-def _remember(keys: dict[SessionKey, T], key: SessionKey, value: T, *, most: int = _REMEMBERED) -> None:
-    """Set keys[key], as the newest; beyond `most` of them the oldest goes."""
-    keys.pop(key, None)
-    keys[key] = value
-    if len(keys) > most:
-        keys.pop(next(iter(keys)))
-
-
-def _spent(exchange: Exchange) -> int:
-    """How many characters of the budget for a loss are used already: clients that lose a little with every request, or
-    clear results, have one budget for all of that; a compaction has a new one."""
-    if exchange.event == "compacted":
-        return 0
-    return sum(len(restored.text) for restored in exchange.shown if restored.kind == "loss")
-
-
-def _behind_results(need: _Need) -> tuple[int, Place] | None:
-    """The place behind new results of tools, where the request ends in them; what is owed goes there when it is ready,
-    since the next question may be far."""
-    messages, kept = need.request.messages, need.step.verdict.kept
-    is_new = kept[-1:] == (None,) and any(i.kind == "result" for i in messages[-1].items)
-    return place(need.request, len(messages) - 1) if is_new else None
 
 
 def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
