@@ -16,7 +16,8 @@ from scripted import Upstream, completion, say
 from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
 from lantern_proxy.bench import serve
-from lantern_proxy.bench.proxy import Case, Route, _case, _row, cases, command, measure, wait_for_vectors
+from lantern_proxy.bench.proxy import command
+from lantern_proxy.bench.proxy_cases import Case, Route, _case, _row, cases, measure, wait_for_vectors
 from lantern_proxy.bench.proxy_client import dial
 from lantern_proxy.bench.proxy_process import Gateway
 from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
