@@ -43,6 +43,8 @@ SERVING = ("onnxruntime", "tokenizers")
 EXPORTING = ("sentence_transformers", "optimum")
 QUIET = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK")
 """Environment variables that stop telemetry."""
+MAX_CHARS = 10_000
+"""Text beyond this is not even tokenised: 256 tokens are ~1,200 characters, a tool result has millions."""
 _INSTALL = 'pip install "lantern-proxy[dense]"'
 _MANIFEST = "manifest.json"
 _EXPORT_S = 1800.0
@@ -205,6 +207,11 @@ def keep_quiet() -> None:
     default, with hashes of the graph and the name of its file. A setting of the user's own wins."""
     for name in QUIET:
         os.environ.setdefault(name, "1")
+
+
+def clean(text: str) -> str:
+    """What is tokenised of a text. Lone surrogates come from broken JSON and have no UTF-8."""
+    return text[:MAX_CHARS].encode("utf-8", "replace").decode()
 
 
 def open_session(folder: Path, threads: int) -> tuple[Any, Any, frozenset[str]]:

@@ -18,8 +18,6 @@ Vectors = npt.NDArray[np.float32]
 
 LATE = "late-1"
 """Another projection means other vectors; archives record it."""
-MAX_CHARS = 10_000
-"""Text beyond this is not even tokenised: 256 tokens are ~1,200 characters, a tool result has millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +119,12 @@ class Compiled:
 
     def run(self, text: str) -> tuple[str, Any, Vectors]:
         """What the model has read of `text`, its encoding (of `tokenizers`), and its token vectors."""
-        # lone surrogates come from broken JSON and have no UTF-8
-        clean = text[:MAX_CHARS].encode("utf-8", "replace").decode()
-        encoding = self.tokenizer.encode(clean)
+        read = compiled.clean(text)
+        encoding = self.tokenizer.encode(read)
         ids = np.array([encoding.ids], np.int64)
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         hidden: Vectors = self.session.run(None, {name: feed[name] for name in self.inputs})[0][0]
-        return clean, encoding, hidden
+        return read, encoding, hidden
 
 
 def open_compiled(folder: Path, threads: int) -> Compiled:

@@ -41,8 +41,6 @@ MAX_TOKENS = 256
 """Most that is read of a pair, the question included. A model that was trained on less says so (tokens_of)."""
 TOKENS = "lantern_tokens"
 """Where its config says it."""
-MAX_CHARS = 10_000
-"""Text beyond this is not even tokenised."""
 _ON_HUB = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _AGREEMENT = 0.97
 """Least correlation of the compiled model's scores with the original's; below it the model is refused."""
@@ -102,17 +100,13 @@ class CompiledPairs:
 
     def score(self, query: str, memory: str) -> float:
         """The model's logit for one pair. Pairs run alone, so that no score depends on its neighbours."""
-        encoded = self.tokenizer.encode(_clean(query), _clean(memory))
+        encoded = self.tokenizer.encode(compiled.clean(query), compiled.clean(memory))
         feed = {
             "input_ids": np.array([encoded.ids], np.int64),
             "attention_mask": np.array([encoded.attention_mask], np.int64),
             "token_type_ids": np.array([encoded.type_ids], np.int64),
         }
         return float(self.session.run(None, {name: feed[name] for name in self.inputs})[0][0, 0])
-
-
-def _clean(text: str) -> str:
-    return text[:MAX_CHARS].encode("utf-8", "replace").decode()
 
 
 class EvidenceReranker(Served["CompiledPairs"]):
