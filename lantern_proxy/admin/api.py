@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from lantern_proxy.admin.api_write import write_routes
 from lantern_proxy.admin.events import events
 from lantern_proxy.admin.shape import Endpoint, limit_of, number_of, of_archive
-from lantern_proxy.archive import Archive, TenantArchive
+from lantern_proxy.archive import Archive, SessionRow, TenantArchive
 
 Query = Callable[[Archive, Request], Any]
 
@@ -26,9 +26,9 @@ def api_routes() -> list[BaseRoute]:
         "/api/tenants": _tenants,
         "/api/overview": _overview,
         "/api/sessions": _sessions,
-        "/api/sessions/{session}": _session,
-        "/api/sessions/{session}/timeline": _timeline,
-        "/api/sessions/{session}/messages": _messages,
+        "/api/sessions/{session}": _of_session(_session),
+        "/api/sessions/{session}/timeline": _of_session(_timeline),
+        "/api/sessions/{session}/messages": _of_session(_messages),
         "/api/search": _search,
         "/api/requests": _requests,
         "/api/requests/{request}": _why,
@@ -79,19 +79,20 @@ def _sessions(archive: Archive, request: Request) -> Any:
     return [asdict(row) | {"tenant": mine.tenant} | asdict(counts[mine.tenant][row.id]) for row, mine in page]
 
 
-def _found(archive: Archive, request: Request) -> tuple[TenantArchive, Any] | None:
-    for mine in _mine(archive, request):
-        row = mine.session(request.path_params["session"])
-        if row is not None:
-            return mine, row
-    return None
+def _of_session(tell: Callable[[TenantArchive, SessionRow, Request], Any]) -> Query:
+    """What `tell` says of the session that the path names; None where nobody has it."""
 
-
-def _session(archive: Archive, request: Request) -> Any:
-    found = _found(archive, request)
-    if found is None:
+    def query(archive: Archive, request: Request) -> Any:
+        for mine in _mine(archive, request):
+            row = mine.session(request.path_params["session"])
+            if row is not None:
+                return tell(mine, row, request)
         return None
-    mine, row = found
+
+    return query
+
+
+def _session(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
     messages = [
         {"position": f.position, "turn": f.turn, "role": f.message.role, "text": f.message.text, "at": f.created_at}
         for f in mine.messages(row.id)
@@ -100,23 +101,16 @@ def _session(archive: Archive, request: Request) -> Any:
     return asdict(row) | {"tenant": mine.tenant, "messages": messages, "requests": requests}
 
 
-def _timeline(archive: Archive, request: Request) -> Any:
+def _timeline(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
     """The session without its text: each request's size, and the passages that came back."""
-    found = _found(archive, request)
-    if found is None:
-        return None
-    mine, row = found
     counts = asdict(mine.counts([row.id])[row.id])
     return asdict(row) | counts | {"tenant": mine.tenant} | asdict(mine.timeline(row.id))
 
 
-def _messages(archive: Archive, request: Request) -> Any:
+def _messages(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
     """from: a position; chars: how much of each, 2,000 by default."""
-    found = _found(archive, request)
-    if found is None:
-        return None
     first, chars = int(number_of(request, "from", 0)), int(number_of(request, "chars", 2_000))
-    return [asdict(shown) for shown in found[0].shown(found[1].id, first, limit_of(request), chars)]
+    return [asdict(shown) for shown in mine.shown(row.id, first, limit_of(request), chars)]
 
 
 def _search(archive: Archive, request: Request) -> Any:
