@@ -228,6 +228,14 @@ def _subject(name: str) -> str:
     return found[0]
 
 
+_RESTORING = """From a request that lacks something to the block that gives it back. `restorer.py` leads.
+
+A loss block: `loss.py` reads the richest passages of the scope (`richest.py`, `scope.py`) sentence by sentence
+(`lines.py`, `salience.py`), makes parts of them (`parts.py`) and chooses (`cover.py`); then comes what goes in with
+those (`companions.py`), and what fills the room (`filling.py`). A question block: `question.py` reads the question,
+`signals.py` ranks all passages, `answer.py` chooses (`candidates.py`, `weak.py`, `named.py`), with what they are worth
+(`offers.py`) and what belongs beside them (`beside.py`). `block.py` renders both."""
+
 SUBJECTS = (
     ("The record and the protocols", "turn wire", "What everything else speaks of, and how it is read and written."),
     (
@@ -254,8 +262,7 @@ SUBJECTS = (
     (
         "Restoring",
         "restore",
-        "From a request that lacks something to the block that gives it back. "
-        "`restorer.py` leads, `loss.py` and `answer.py` choose.",
+        _RESTORING,
     ),
     (
         "Serving",
@@ -282,6 +289,23 @@ For whoever changes Lantern: which module holds what. One request goes through i
 4. `upstream/` sends it, `proxy/relay.py` hands the answer on as it comes.
 5. `proxy/record.py` makes a record of both, `proxy/writer.py` hands it to `archive/`, and the last byte waits until it
    is committed. Passages are cut afterwards (`proxy/cut.py`, `chunk.py`), vectors later still (`proxy/keeper.py`).
+
+Where a change goes:
+
+| you want | look into |
+| --- | --- |
+| another way of compacting to be told | `compaction/`; `session/` where it is taken for another conversation |
+| a protocol, or a field of one | `wire/` |
+| another kind of evidence | `signals/`, its name in `config/retrieval.py`, its weight in `restore/signals.py` |
+| other sentences in a loss block | `restore/salience.py` and `restore/parts.py`, measured by `lantern bench restore` |
+| a setting | `config/`, and `config.example.yaml` |
+| a column, or a statement | `migrations/archive.py`, `archive/rows.py`; `tests/test_canary.py` walks every statement |
+| a command | a module in `cli/`, named in `cli/main.py` |
+| a path below /lantern | `admin/api.py`, and what it answers in `admin/answers.py` |
+
+Tests are named after modules. `tests/chats.py` has clients without I/O, `tests/scripted.py` a scripted upstream and the
+real app. `tests/possible/`, `tests/crowd.py` and `tests/strangers.py` draw clients by number; `tests/clients/` drives
+real ones.
 
 A module that outgrew one file is a folder, and its first file is `__init__.py`: `session/side.py` is a part of
 `session/`. A part that may be needed without the whole, or is the only one, stands beside it: `bm25_kernel.py`.
