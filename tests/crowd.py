@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from chats import SYSTEM, Lab, Wire, assistant, called, parts, result, user
+from possible.draw import numbers
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -175,13 +176,12 @@ def total(found: Iterable[Found]) -> Counter[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/crowd", description=__doc__)
-    parser.add_argument("--bots", default="0:3000", metavar="A:B", help="from A to before B, or one number; 0:3000")
+    parser.add_argument("--bots", type=numbers, default="0:3000", metavar="A:B", help="from A to before B; 0:3000")
     parser.add_argument("--restarts", action="store_true", help="restart before each request")
     parser.add_argument("--faults", action="store_true", help="name the bots of which a request met a stranger")
     parser.add_argument("--story", action="store_true", help="tell every request of every bot")
     args = parser.parse_args()
-    first, _, end = args.bots.partition(":")
-    bots = [draw(number) for number in range(int(first), int(end) if end else int(first) + 1)]
+    bots = [draw(number) for number in args.bots]
     console = Console(width=100, stderr=True)
     found = [play(bot, restarts=args.restarts) for bot in track(bots, "bots", console=console, transient=True)]
     for bot, each in zip(bots, found, strict=True):

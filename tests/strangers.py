@@ -19,6 +19,7 @@ from typing import Any
 from chats import SYSTEM, Lab
 from clients.dialects import Reply
 from crowd import Found, total
+from possible.draw import numbers
 from possible.wire import Dress, Json, Msg, answer, body_of
 
 from lantern_proxy.follow import Step
@@ -307,13 +308,12 @@ class _Play:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="strangers", description=__doc__)
-    parser.add_argument("--programs", default="0:1000", metavar="A:B", help="from A to before B, or one number; 0:1000")
+    parser.add_argument("--programs", type=numbers, default="0:1000", metavar="A:B", help="from A to before B; 0:1000")
     parser.add_argument("--restarts", action="store_true", help="restart before each request")
     parser.add_argument("--story", action="store_true", help="tell every request of every program")
     args = parser.parse_args()
-    first, _, end = args.programs.partition(":")
     counts: Counter[str] = Counter()
-    for number in range(int(first), int(end) if end else int(first) + 1):
+    for number in args.programs:
         found = play(draw(number), restarts=args.restarts)
         counts += total([found])
         if args.story or found.counts["strangers"]:

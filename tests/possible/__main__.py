@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from possible.draw import draw
+from possible.draw import draw, numbers
 from possible.judge import MUST_HOLD
 from possible.play import Played, play
 from possible.stage import Stage
@@ -48,7 +48,7 @@ def total(played: Iterable[Played]) -> Counter[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/possible-clients", description=__doc__)
-    parser.add_argument("--seeds", default="0:100", metavar="A:B", help="from A to before B, or one seed; 0:100")
+    parser.add_argument("--seeds", type=numbers, default="0:100", metavar="A:B", help="from A to before B; 0:100")
     parser.add_argument(
         "--restarts", type=float, default=0.0, metavar="SHARE", help="of requests before which the proxy is restarted"
     )
@@ -56,8 +56,7 @@ def main() -> None:
     parser.add_argument("--faults", action="store_true", help="list the clients that met a fault")
     parser.add_argument("--story", action="store_true", help="tell every request of every client")
     args = parser.parse_args()
-    first, _, end = args.seeds.partition(":")
-    played = play_all(range(int(first), int(end) if end else int(first) + 1), restarts=args.restarts, more=args.more)
+    played = play_all(args.seeds, restarts=args.restarts, more=args.more)
     for each in played:
         if args.story or (args.faults and each.ledger.faults):
             print(f"\n{each.client}")

@@ -26,6 +26,12 @@ SUMMARISING = (
 """How it gets its summary. unseen: from elsewhere, so that the proxy never saw it generated."""
 
 
+def numbers(text: str) -> range:
+    """Which ones: "A:B" is from A to before B, "A" is A alone."""
+    first, _, end = text.partition(":")
+    return range(int(first), int(end) if end else int(first) + 1)
+
+
 def draw(number: int, *, more: bool = False) -> Client:
     """The client of that number. more: it may also do what none did when it got its number"""
     rng = random.Random(number)
