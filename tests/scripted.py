@@ -232,7 +232,7 @@ def refusing() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
-PATIENT_MS = 5_000
+PATIENT_MS = 20_000
 """restore.deadline_ms of tests that are not about it."""
 
 

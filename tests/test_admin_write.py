@@ -31,11 +31,7 @@ WRITES = ("feedback", "pin", "edit", "prune", "forget", "why")
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    settings = RestoreConfig(deadline_ms=20_000)
-    with (
-        Upstream() as upstream,
-        serving(config_for(upstream, tmp_path_factory.mktemp("admin"), restore=settings)) as served,
-    ):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path_factory.mktemp("admin"))) as served:
         yield served
 
 

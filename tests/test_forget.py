@@ -17,7 +17,7 @@ from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt, Re
 from lantern_proxy.archive.raw import occurrences
 from lantern_proxy.archive.retention import leap, retain, would_retain
 from lantern_proxy.cli import main as cli
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.history import same as history_same
 
@@ -220,7 +220,7 @@ def in_memory(text: str) -> bool:
 
 def test_a_running_proxy_restores_forgotten_text_no_more_and_takes_it_in_no_more(tmp_path):
     with Upstream() as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        config = config_for(upstream, tmp_path)
         with serving(config) as url:
             said = lost_history(url)
             first = told(ask(url, question(said, "vault number"), x_lantern_session="s-live"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scripted import Upstream, ask, body, config_for, http, say, serving, told
 
 from lantern_proxy import Lantern, logs
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 
 AT = 1_780_000_000.0
 
@@ -447,7 +447,7 @@ def test_what_a_client_compacted_before_it_was_imported_comes_back_when_it_goes_
 
     answer = json.dumps({"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": "Gladly."}]})
     with Upstream(say(200, answer.encode())) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000))
+        config = config_for(upstream, tmp_path)
 
         def imported() -> int:
             with Lantern(config, user="sk-one") as lantern:

@@ -48,8 +48,9 @@ def command(archive) -> list[str]:
 
 
 @asynccontextmanager
-async def over_stdio(archive):
-    async with Client(stdio_client(StdioServerParameters(command=sys.executable, args=command(archive)))) as client:
+async def over_stdio(archive, *more: str):
+    server = StdioServerParameters(command=sys.executable, args=[*command(archive), *more])
+    async with Client(stdio_client(server)) as client:
         yield client
 
 
@@ -81,6 +82,14 @@ async def over_http(archive):
 async def call(client, tool: str, **arguments):
     result = await client.call_tool(tool, arguments)
     return result.is_error, json.loads(result.content[0].text) if not result.is_error else result.content[0].text
+
+
+async def refuses(client, request: str, passage: int, secret: str) -> None:
+    """Neither of these is the client's: it learns nothing of them."""
+    for tool, asked in (("why", {"request": request}), ("feedback", {"passage": passage, "verdict": "wrong"})):
+        failed, told = await call(client, tool, **asked)
+        assert failed
+        assert secret not in told
 
 
 @pytest.mark.parametrize("reached", [over_stdio, over_http])
@@ -170,13 +179,7 @@ def test_an_agent_sees_nothing_of_another_tenant(archive):
                 _, found = await call(client, "recall", question=f"What is the {query}?")
                 assert "9999" not in json.dumps([hits, found])
             assert hits["passages"]
-            for tool, asked in (
-                ("why", {"request": request.id}),
-                ("feedback", {"passage": theirs.id, "verdict": "wrong"}),
-            ):
-                failed, told = await call(client, tool, **asked)
-                assert failed
-                assert "9999" not in told
+            await refuses(client, request.id, theirs.id, "9999")
 
     anyio.run(play)
     with Archive(path, read_only=True) as whole:
@@ -189,8 +192,7 @@ def test_an_agent_of_one_project_asks_and_judges_by_its_last_request(archive):
         passage, _ = (restore_one(whole, mine, project, n) for project, n in (("a", 1), ("b", 3)))
 
     async def play() -> None:
-        server = StdioServerParameters(command=sys.executable, args=[*command(archive), "--project", "a"])
-        async with Client(stdio_client(server)) as client:
+        async with over_stdio(archive, "--project", "a") as client:
             failed, told = await call(client, "why", request="last")
             assert not failed
             assert [shown["passage"] for shown in told["passages"]] == [passage.id]
@@ -211,16 +213,9 @@ def test_an_agent_of_one_project_sees_nothing_of_another(archive):
         [request] = whole.of(mine).requests("chat-1")
 
     async def play() -> None:
-        server = StdioServerParameters(command=sys.executable, args=[*command(archive), "--project", "b"])
-        async with Client(stdio_client(server)) as client:
+        async with over_stdio(archive, "--project", "b") as client:
             _, hits = await call(client, "search", query="cafeteria Okonkwo")
             assert [passage["session"] for passage in hits["passages"]] == ["chat-3"]
-            for tool, asked in (
-                ("why", {"request": request.id}),
-                ("feedback", {"passage": theirs.id, "verdict": "wrong"}),
-            ):
-                failed, told = await call(client, tool, **asked)
-                assert failed
-                assert "Okonkwo" not in told
+            await refuses(client, request.id, theirs.id, "Okonkwo")
 
     anyio.run(play)

@@ -10,7 +10,7 @@ import pytest
 from scripted import COMPACTED, Upstream, ask, body, compacted_chat, config_for, serving, told, wait_for
 
 from lantern_proxy import app
-from lantern_proxy.config import RestoreConfig, TraceConfig
+from lantern_proxy.config import TraceConfig
 from lantern_proxy.trace import Tracer, is_on, usage
 
 DASHBOARD = Path(__file__).parent.parent / "docs" / "grafana.json"
@@ -26,11 +26,7 @@ def converse(url: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory):
-    settings = RestoreConfig(deadline_ms=20_000)
-    with (
-        Upstream() as upstream,
-        serving(config_for(upstream, tmp_path_factory.mktemp("metrics"), restore=settings)) as url,
-    ):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path_factory.mktemp("metrics"))) as url:
         last = converse(url)
         assert last["event"] == "compacted"
 

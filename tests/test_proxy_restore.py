@@ -35,7 +35,7 @@ from lantern_proxy.restore.present import Late
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import LOSSES, Restored
 
-PATIENT, QUICK = RestoreConfig(deadline_ms=5_000), RestoreConfig(deadline_ms=1_000)
+QUICK = RestoreConfig(deadline_ms=1_000)
 QUESTIONS_ONLY = RestoreConfig(deadline_ms=5_000, budget_chars=300, question_chars=800)
 BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
 
@@ -82,7 +82,7 @@ def test_a_question_is_read_while_the_block_before_it_is_made(tmp_path):
             return super().at_compaction(ask)
 
     with Upstream(echo) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        config = config_for(upstream, tmp_path)
         with serving(config, make_restorer=Expecting) as url:
             messages = talk(url, 8)
             ask(url, body(*messages[-4:], "Which gate does depot number 2 ship through?"))
@@ -102,7 +102,7 @@ def test_what_was_asked_in_the_message_of_a_summary_comes_back_when_that_is_gone
         await say(200, completion(said), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = talk(url, 8)
             task = "Summarize the conversation so far, so that it can go on without its history. " * 8
@@ -327,7 +327,7 @@ def waits(monkeypatch) -> list[bool]:
 
 
 def test_a_request_that_lost_nothing_does_not_wait_for_the_passages_of_the_turn_before(tmp_path, waits):
-    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path)) as url:
         kept = [*talk(url, 8)[-4:], {"role": "user", "content": "Which gate does depot number 2 ship through?"}]
         kept.append(ask(url, body(*kept)).json()["choices"][0]["message"])
         assert len(waits) == 2
@@ -362,7 +362,7 @@ def test_a_session_that_was_not_cut_up_in_time_is_waited_for_with_the_next_quest
 
 def test_what_the_client_took_back_is_not_restored(tmp_path):
     with Upstream(echo) as upstream:
-        with serving(config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000))) as url:
+        with serving(config_for(upstream, tmp_path)) as url:
             messages = talk(url, 3)
             wrong = [
                 *messages,
@@ -434,7 +434,7 @@ def test_what_anthropics_servers_drop_behind_a_compaction_block_counts_as_lost(t
         return told(http.post(f"{url}/v1/messages", json=request, headers=headers))
 
     with Upstream(echo) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000))
+        config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages: list[dict] = []
             for n in range(6):
@@ -682,7 +682,6 @@ def test_losses_that_come_with_every_request_share_one_budget(tmp_path):
 
 SUMMARY = "The user told the assistant about depots, their gates and their keepers, and goes on with the next of them."
 START = {"system": "You run depots.", "tools": [{"name": "run", "input_schema": {}}]}
-PLENTY = RestoreConfig(deadline_ms=20_000)
 
 
 class Thread:
@@ -736,7 +735,7 @@ def minting():
 
 @pytest.mark.parametrize("lost", [False, True], ids=["held", "said again in between"])
 def test_a_thread_that_the_upstream_holds_is_one_session_and_gets_back_what_its_compaction_lost(tmp_path, lost):
-    with Upstream(minting()) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+    with Upstream(minting()) as upstream, serving(config_for(upstream, tmp_path)) as url:
         thread = Thread(url)
         heads = [thread.say(fact(n)) for n in range(4)]
         if lost:
@@ -759,7 +758,7 @@ def test_a_thread_that_the_upstream_holds_is_one_session_and_gets_back_what_its_
 
 
 def test_a_compaction_that_failed_hides_nothing_from_the_model(tmp_path):
-    with Upstream(minting()) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+    with Upstream(minting()) as upstream, serving(config_for(upstream, tmp_path)) as url:
         thread = Thread(url)
         for n in range(8):
             thread.say(fact(n))
@@ -779,7 +778,7 @@ def test_a_stored_response_that_was_compacted_on_its_own_is_followed_by_what_tha
         output = [sealed, words] if n == 8 else [words]
         await say(200, json.dumps({"id": f"resp_{n}", "object": "response", "output": output}).encode())(got, wire)
 
-    with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+    with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path)) as url:
         heads, sent, previous = [], [], {}
         later = ["Go on with the next one.", "Which gate does depot number 2 ship through?"]
         for text in [*map(fact, range(8)), *later]:
@@ -824,7 +823,7 @@ def test_a_client_that_sends_only_what_is_new_goes_on_in_its_session_after_a_res
 def test_the_oldest_of_many_conversations_loses_nothing_when_it_is_compacted_right_after_a_restart(tmp_path, shape):
     """More are open than are read from the archive at once, so it is found by the messages that it still shows."""
     with Upstream(echo) as upstream:
-        config = config_for(upstream, tmp_path, restore=PATIENT)
+        config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = talk(url, 8)
             for n in range(40):
@@ -855,7 +854,7 @@ def test_the_oldest_of_many_conversations_is_found_though_the_calls_of_all_have_
         return messages
 
     with Upstream(answer) as upstream:
-        config = config_for(upstream, tmp_path, restore=PATIENT)
+        config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = told_of(url, *map(fact, range(8)))
             for n in range(40):
@@ -877,7 +876,7 @@ def test_the_oldest_of_many_conversations_is_found_by_the_summary_that_was_made_
         await say(200, completion(said), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
-        config = config_for(upstream, tmp_path, restore=PATIENT)
+        config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = talk(url, 8, system)
             for n in range(40):
@@ -896,7 +895,7 @@ def test_the_oldest_of_many_conversations_is_found_by_the_summary_that_was_made_
 
 def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path):
     answer = say(200, completion("I wrote it down, with its gate and its keeper."))
-    with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+    with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path)) as url:
         lines: list[str] = []
 
         def turn(said: str, last: int = 0) -> dict[str, str]:
@@ -920,7 +919,7 @@ def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(nudges, t
     """An agent's client writes what its model answered into one text, and a summary for the first of it. nudges: behind
     it stands a message that is another one with every step."""
     steps: list[str] = []
-    with Upstream() as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
 
         def turn(look: str, memory: str = "") -> dict[str, str]:
             n = len(upstream.got)
@@ -964,7 +963,7 @@ def test_what_a_client_asked_its_summary_with_does_not_come_back(tmp_path):
         await say(200, completion(said), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = [*talk(url, 8), "Depot 77 lies at the river. Its code is RIVER-7719."]
             assert told(ask(url, body(*messages)))["event"] == "turn"
@@ -999,7 +998,7 @@ def test_a_result_that_a_summary_call_shows_first_comes_back(tmp_path, api):
         call, result = step(5)
         shown = [result, {"role": "user", "content": TASK}]
     history = [[load], [load, call, *shown], [f"{summary}\n\nGo on."]]
-    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path)) as url:
         events = []
         for messages, said in zip(history, [call, noted(summary), noted("Good.")], strict=True):
             upstream.answer = say(200, answer_of(said, api), ("content-type", "application/json"))

@@ -171,7 +171,7 @@ def test_the_proxy_builds_a_question_block_without_the_embedder_where_words_are_
             super().__init__(archive, config, embedder)  # type: ignore[arg-type]
 
     with Upstream(echo) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        config = config_for(upstream, tmp_path)
         with serving(config, make_restorer=Embedding) as url:
             messages = talk(url, 8)
             ask(url, body(*messages[-4:], "Which depot ships through gate GATE-15838?"))

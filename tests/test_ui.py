@@ -6,8 +6,6 @@ import time
 import pytest
 from scripted import Upstream, ask, body, compacted_chat, config_for, http, serving, told, wait_for
 
-from lantern_proxy.config import RestoreConfig
-
 selenium = pytest.importorskip("selenium", reason="selenium is not installed: pip install -e '.[dev]'")
 
 from selenium import webdriver  # noqa: E402
@@ -37,11 +35,7 @@ def converse(url: str, session: str, facts: list[str], question: str) -> dict[st
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    settings = RestoreConfig(deadline_ms=20_000)
-    with (
-        Upstream() as upstream,
-        serving(config_for(upstream, tmp_path_factory.mktemp("ui"), restore=settings)) as served,
-    ):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path_factory.mktemp("ui"))) as served:
         yield served
 
 
