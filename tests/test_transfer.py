@@ -134,6 +134,28 @@ def test_a_newer_export_that_was_stopped_brings_its_summaries_when_it_is_taken_i
         assert sorted(p.text for p in other.of("alice").passages("s", unit="turn")) == sorted(wanted)
 
 
+@pytest.mark.parametrize("part", [1_000, 1_000_000])
+def test_times_in_milliseconds_or_less_come_in_as_seconds(full, tmp_path, part):
+    """Programs could archive such once, and what was archived can be exported and taken in elsewhere."""
+
+    def said(rows, times):
+        if isinstance(rows, dict):
+            return {
+                key: (1.75e9 + value) * times if key.endswith("at") else said(value, times)
+                for key, value in rows.items()
+            }
+        return [said(each, times) for each in rows] if isinstance(rows, list) else rows
+
+    rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]
+    exports = []
+    for times in (1, part):
+        with Archive(tmp_path / f"{times}.db") as other:
+            take_in(other, "alice", said(rows, times), now=2e9)
+            exports.append(plainly(other, "alice"))
+    assert exports[0] == exports[1]
+    assert all(1.75e9 <= row["created_at"] < 1.76e9 for row in exports[1] if row["type"] == "message")
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -147,7 +169,7 @@ def test_a_newer_export_that_was_stopped_brings_its_summaries_when_it_is_taken_i
         (lambda rows: rows[0].update(id=1.5), "line 1 is no session"),
         (lambda rows: rows[0].update(altered={"key": ["xyz"]}), "line 1 is no session"),
         (lambda rows: rows[0].update(last_seen_at=float("inf")), "line 1 is no session.*last_seen_at is inf"),
-        (lambda rows: rows[1].update(created_at=1e18), "line 2 is no message.*use Unix seconds"),
+        (lambda rows: rows[1].update(created_at=1e21), "line 2 is no message.*use Unix seconds"),
         (lambda rows: rows[1].update(created_at=float("nan")), "line 2 is no message"),
         (lambda rows: rows[1].update(position="one"), "cannot be stored"),
         (lambda rows: next(r for r in rows if r["type"] == "request").update(lost=10**30), "stored: .* large"),

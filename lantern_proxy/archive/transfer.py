@@ -37,7 +37,8 @@ from lantern_proxy.turn import (
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
 _TIMES = ("created_at", "last_seen_at", "accessed_at", "at")
 _LATEST = 1e12
-"""Seconds; a time is none beyond that."""
+"""Seconds; a time beyond that counts milliseconds, or smaller parts: earlier versions took such from programs."""
+_LEAST_S = 1e-9
 _ID = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ?"
 _LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
 
@@ -79,9 +80,7 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
                 yield held
             held = {each: [] for each in _TYPES}
         try:
-            if wrong := next((each for each in _TIMES if not abs(row.get(each, 0)) < _LATEST), ""):
-                raise ValueError(f"{wrong} is {row[wrong]}; use Unix seconds")
-            held[str(kind)].append(_PARSE[str(kind)](row))
+            held[str(kind)].append(_PARSE[str(kind)](_in_seconds(row)))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             told = f"line {line} is no {kind} of an export: {type(error).__name__} {error}"
             raise ArchiveError(f"{told}; take the file as `lantern export` wrote it") from None
@@ -214,6 +213,19 @@ def _passed_renumbered(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver
 # rows -> records
 
 
+def _in_seconds(row: Row) -> Row:
+    """`row` with its times in seconds, whatever part of them they count. ValueError for one that is none."""
+    return {**row, **{each: _seconds(each, row[each]) for each in _TIMES if each in row}}
+
+
+def _seconds(name: str, time: float) -> float:
+    if not abs(time) < _LATEST / _LEAST_S:
+        raise ValueError(f"{name} is {time}; use Unix seconds")
+    while abs(time) >= _LATEST:
+        time /= 1_000
+    return time
+
+
 def _of(kind: Any, row: Row, **more: Any) -> Any:
     """The dataclass `kind` of the fields that `row` has. ValueError for a value of another kind."""
     known = {f.name for f in dataclasses.fields(kind)}
@@ -239,7 +251,7 @@ def _message(row: Row) -> Filed:
 
 
 def _passage(row: Row) -> Passage:
-    found: Passage = _of(Passage, row)
+    found: Passage = _of(Passage, _in_seconds(row))
     return found
 
 
