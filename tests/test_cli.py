@@ -27,6 +27,7 @@ from test_archive import passed_over
 
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, PruneRule, Record, RequestRow, SessionRow
+from lantern_proxy.cli import doctor
 from lantern_proxy.cli import main as cli
 from lantern_proxy.compiled import available
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
@@ -34,6 +35,8 @@ from lantern_proxy.embed import name_of
 from lantern_proxy.rerank.light import save
 from lantern_proxy.restore.light import open_light
 from lantern_proxy.turn import Block
+
+ROOT = Path(__file__).parent.parent
 
 SCRIPT = demo.chat()
 ASKED = click.Context(cli.cli)
@@ -1014,6 +1017,25 @@ def test_doctor_says_what_helps_against_what_a_running_proxy_leaves_out(lantern,
     told = {row["detail"].partition(": ")[0]: row["remedy"] for row in found if row["name"] == "degraded"}
     assert told.keys() == helps.keys()
     assert all(helps[reason] in remedy for reason, remedy in told.items())
+
+
+def test_whatever_may_be_left_out_has_its_remedy_in_doctor_and_its_line_in_the_documentation():
+    source = "\n".join(
+        path.read_text() for part in ("proxy", "restore") for path in (ROOT / "lantern_proxy" / part).glob("*.py")
+    )
+    families = "restore|session|record|answer|request|dense|late|rerank|light|archive"
+    found = set(re.findall(rf'"((?:{families}):[a-z_-]+)"', source))
+    stages = set(re.findall(r'_failing_open\(exchange, "(\w+)"\)', source)) - {"listen"}  # after all is told
+    found |= {f"{stage}:error" for stage in stages} | {f"{kind}:failed" for kind in re.findall(r'f"(\w+):\{', source)}
+    assert {"restore:digest", "session:error", "rerank:failed", "dense:failed", "archive:slow"} <= found
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    told = set(re.findall(r"`([a-z]+:[a-z_.-]+)`", text[text.index("## What was skipped") :]))
+    for reason in found:
+        family = reason.partition(":")[0] + ":"
+        assert {reason, family} & doctor.REMEDIES.keys(), reason
+        assert {reason, f"{family}..."} & told, reason
+    named = {reason for reason in doctor.REMEDIES if not reason.endswith(":")}
+    assert named - {"dense:warming"} <= found  # a state of the embedder
 
 
 def test_doctor_goes_on_where_an_archive_cannot_be_looked_at(lantern, tmp_path):

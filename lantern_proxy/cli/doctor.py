@@ -30,6 +30,34 @@ _CLOCK_S = 300.0
 _NO_SECONDS = 1e12
 """A time from here on counts milliseconds, or smaller parts of a second."""
 
+_REPORT = "a fault in Lantern: look into the proxy's log, and report it"
+REMEDIES = {
+    "restore:deadline": "raise restore.deadline_ms",
+    "restore:warming": "wait a moment: what restores is being imported",
+    "restore:opening": "wait a moment: the index of a large archive is being opened",
+    "restore:behind": "wait a moment: the newest turns are not cut into passages yet",
+    "restore:resting": "see restore:deadline, and the proxy's log for what failed",
+    "restore:digest": "have the client leave content-md5 and content-digest out, which no block could be true to",
+    "restore:length": "set restore.window_tokens to the model's window, or lower restore.budget_chars",
+    "restore:place": _REPORT,
+    "restore:error": _REPORT,
+    "session:error": _REPORT,
+    "record:error": _REPORT,
+    "answer:error": _REPORT,
+    "answer:encoding": "none is needed: the text of the answer is archived with the client's next request",
+    "answer:too_large": "none is needed: the text of the answer is archived with the client's next request",
+    "request:too_large": "raise access.max_body_mb",
+    "dense:warming": "wait half a minute after the first start",
+    "dense:no-vectors": "see sqlite above",
+    "dense:": "see the embedder above",
+    "late:failed": "see the archive above; `lantern reindex --vectors` makes the vectors anew",
+    "light:unusable": "see the reranker above, and the proxy's log",
+    "rerank:": "see the reranker above, and the proxy's log",
+    "archive:slow": "see disk above; a disk that is always slow wants archive.synchronous: normal, or more hold_ms",
+    "archive:unavailable": "see the archive above, and the proxy's log",
+}
+"""Reason of x-lantern-degraded, or the part of it up to its colon -> what helps against it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -346,19 +374,8 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
 
 
 def _remedy(reason: str) -> str:
-    """What helps against a reason of x-lantern-degraded."""
-    remedies = {
-        "dense:warming": "wait half a minute after the first start",
-        "dense:": "see the embedder above",
-        "restore:deadline": "raise restore.deadline_ms",
-        "restore:warming": "wait a moment: what restores is being imported",
-        "restore:opening": "wait a moment: the index of a large archive is being opened",
-        "restore:behind": "wait a moment: the newest turns are not cut into passages yet",
-        "restore:resting": "see restore:deadline, and the proxy's log for what failed",
-        "rerank:": "see the reranker above, and the proxy's log",
-        "archive": "see the archive above, and the proxy's log",
-    }
-    return next((remedy for start, remedy in remedies.items() if reason.startswith(start)), "see the proxy's log")
+    """What helps against a reason of x-lantern-degraded; "" where nobody knows, as of one of a newer proxy."""
+    return REMEDIES.get(reason) or REMEDIES.get(reason.partition(":")[0] + ":", "")
 
 
 def _installed() -> str:
