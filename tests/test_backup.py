@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import stat
@@ -165,6 +166,50 @@ def test_a_full_disk_is_told_as_that_of_the_copy_and_nothing_is_left_on_it(tmp_p
     printed, told = on_a_small_disk(tmp_path, room, copy)
     assert "lantern: archive small/copy.db has no room: the disk is full" in told
     assert printed.splitlines()[-1] == "1"
+
+
+FILL = """
+import os, random, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_archive import record
+from lantern_proxy.archive import Archive, ArchiveError
+
+left = os.open("small/other", os.O_CREAT | os.O_WRONLY)
+os.write(left, bytes(4_000_000))
+archive, some = Archive(Path("small/a.db")), random.Random(3)
+try:
+    for n in range(10_000):
+        text = " ".join(str(some.randrange(10**9)) for _ in range(100))
+        archive.write([record(n, text, session=f"s{n // 50}")])
+except ArchiveError:
+    os._exit(0)  # as one that is killed: its log stays
+"""
+
+
+def test_what_frees_room_on_a_full_disk_is_told_and_what_is_forgotten_and_pruned_then_goes(tmp_path):
+    lantern = '"$0" -m lantern_proxy'
+    to_do = [f"{lantern} {what} --yes --archive small/a.db" for what in ("prune --session s0", "forget --session s1")]
+    script = f"""
+        "$0" fill.py {Path(__file__).parent}
+        {to_do[0]}; {to_do[1]}
+        rm small/other
+        {to_do[0]} && {to_do[1]}"""
+    (tmp_path / "fill.py").write_text(FILL)
+    printed, told = on_a_small_disk(tmp_path, "24m", script)
+    wanted = re.findall(r"small/a.db has no room: the disk is full; free (\d) MB there", told)
+    assert len(wanted) == 2
+    assert all(1 <= int(each) <= 4 for each in wanted)  # as much as was freed then
+    assert "removed 50 passages, 50 messages" in printed
+    assert "removed 50 passages, 50 messages" in told  # of forget: its receipt is what it prints
+
+
+def test_an_archive_that_cannot_be_opened_on_a_full_disk_is_told_as_that(tmp_path):
+    script = """
+        cp big.db small/a.db; dd if=/dev/zero of=small/other bs=4096 2>/dev/null
+        "$0" -m lantern_proxy prune --older-than 1d --yes --archive small/a.db"""
+    _, told = on_a_small_disk(tmp_path, "24m", script)
+    assert "small/a.db has no room: the disk is full" in told
 
 
 def test_what_is_sound_is_recovered_whole(archive, tmp_path):

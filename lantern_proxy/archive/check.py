@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.errors import ArchiveError
-from lantern_proxy.archive.file import WAL_LEFT_BYTES, companions, size_bytes
+from lantern_proxy.archive.file import SHORT_BYTES, companions, size_bytes
 from lantern_proxy.archive.values import Finding
 from lantern_proxy.archive.vectors import embedding_model
 from lantern_proxy.migrations.archive import migrations
@@ -75,7 +75,7 @@ def check_file(path: Path) -> list[Finding]:
     return [
         _finding("mode", not open_to_others, ", ".join(open_to_others) or "0600", f"chmod 600 {path}*"),
         Finding("size", True, f"{size:,} bytes"),
-        _finding("disk", free > 2 * WAL_LEFT_BYTES, f"{free:,} bytes free", "free some space"),
+        _finding("disk", free > SHORT_BYTES, f"{free:,} bytes free", "free some space, or `lantern prune`"),
     ]
 
 

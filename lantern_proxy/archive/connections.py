@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 import weakref
@@ -11,11 +12,15 @@ from typing import Any, Literal
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive.errors import ArchiveError, ArchiveErrors, OlderError, sqlite_faults
+from lantern_proxy.archive.errors import ArchiveError, ArchiveErrors, OlderError, is_full, sqlite_faults
 from lantern_proxy.archive.file import (
+    SHORT_BYTES,
     WAL_PAGES,
+    WAL_PAGES_SHORT,
     WAL_PAGES_WAITED,
+    companions,
     connect,
+    drop_snapshots_of,
     is_shut,
     is_unopened,
     make,
@@ -30,6 +35,8 @@ from lantern_proxy.migrations.archive import migrations
 _LOOK_MS = 8
 """How long SQLite itself waits for a lock: with looks after 1, 3 and 8 ms. Then it is asked again."""
 _LOG_PAUSE_S = 0.02
+_ROOM_WAIT_S = 0.5
+"""For a reader that still needs the log."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -72,6 +79,8 @@ class Connections:
         self._page_bytes = 0
         self._unreached: dict[int, bytes] = {}
         """Number of a page in the log -> the header that _is_long() last read there, of an earlier round of the log."""
+        self._most_pages = WAL_PAGES_WAITED
+        """Of the log, between checkpoints."""
         self._log: int | None = None
         """The write-ahead log, held open: fsync then reports every write that failed since, whoever asked for it."""
         self._is_doubtful = False
@@ -178,7 +187,8 @@ class Connections:
                 raise
             if turns and not full:
                 self._behind_since = self._behind_since or time.monotonic()
-            is_due = not self._is_doubtful and self._is_long(WAL_PAGES if again else WAL_PAGES_WAITED)
+            most = min(WAL_PAGES, self._most_pages) if again else self._most_pages
+            is_due = not self._is_doubtful and self._is_long(most)
         if is_due:
             self._checkpoint()
 
@@ -293,6 +303,35 @@ class Connections:
                 return False
             time.sleep(_LOG_PAUSE_S)
         return True
+
+    def make_room(self) -> None:
+        """On a disk that is short: give back what the log takes, and indexes that are made anew; keep the log small.
+
+        What removes something wants this first, since it takes room itself, in the log. Raises ArchiveError, which says
+        how much is lacking, where not even what the log holds finds room in the file.
+        """
+        is_short = shutil.disk_usage(self.path.resolve().parent).free < SHORT_BYTES
+        self._most_pages = WAL_PAGES_SHORT if is_short else WAL_PAGES_WAITED
+        if not is_short:
+            return
+        drop_snapshots_of(self.path, None)
+        try:
+            self.empty_log(_ROOM_WAIT_S)
+        except ArchiveError as error:
+            if not (isinstance(error.__cause__, Exception) and is_full(error.__cause__)):
+                raise
+            raise ArchiveError(self._lacking(), retry=True) from error
+
+    def _lacking(self) -> str:
+        """How much room the log lacks."""
+        with self.reading() as db:
+            pages = int(db.execute("PRAGMA page_count").fetchone()[0])
+        file, *beside = [part.stat().st_size for part in companions(self.path)]
+        wanted, held = pages * self._page_bytes - file, sum(beside)
+        return (
+            f"archive {self.path} has no room: the disk is full; free {wanted / 1e6 + 1:,.0f} MB there (old backups, "
+            f"other files), and run this again: {held / 1e6:,.0f} MB that its log takes come back then"
+        )
 
     def _ready_writer(self) -> Database:
         if self._closed:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from sqlite_utils import utils
 from lantern_proxy.archive.raw import is_plain
 
 _FULL = "database or disk is full"
+_NO_ROOM_BYTES = 64 << 10
 SQLCIPHER = "sqlcipher3.dbapi2"
 
 sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
@@ -49,7 +51,7 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
     ("SQLITE_BUSY", "is locked by another process", "stop the other program that writes to it, or wait", True),
     ("SQLITE_LOCKED", "is locked by another process", "stop the other program that writes to it, or wait", True),
     ("SQLITE_READONLY", "cannot be written", "give this user write access to the file and its folder", True),
-    ("SQLITE_FULL", "has no room: the disk is full", "free some space; what waits is written then", True),
+    ("SQLITE_FULL", "has no room: the disk is full", "free some space there (old backups, other files)", True),
     ("SQLITE_CANTOPEN", "cannot be opened", "check that the folder exists and this user may write to it", True),
     ("SQLITE_IOERR", "could not be read or written", "check the disk (full, quota, unplugged)", True),
     ("SQLITE_NOMEM", "needs more memory than there is", "free some memory", True),
@@ -73,6 +75,8 @@ def archive_error(path: Path, error: Exception) -> ArchiveError:
         return ArchiveError(
             f"archive {path} may not be read by this user; run this as its owner, or as root", retry=True
         )
+    if code.startswith("SQLITE_IOERR") and shutil.disk_usage(path.resolve().parent).free < _NO_ROOM_BYTES:
+        code = "SQLITE_FULL"  # as of the log's index, which could not be made
     for prefix, wrong, remedy, retry in _REMEDIES:
         if code.startswith(prefix):
             return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)

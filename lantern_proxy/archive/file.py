@@ -24,6 +24,8 @@ _STATEMENTS = 256
 WAL_LEFT_BYTES = 64 << 20
 WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
 WAL_PAGES_WAITED = 12_000  # the same after a commit that somebody waits for: one that nobody waits for comes before
+WAL_PAGES_SHORT = 500  # the same on a disk with less room than that
+SHORT_BYTES = 2 * WAL_LEFT_BYTES
 _CACHE_KB = 8_000
 _SECRET = "SELECT value FROM settings WHERE tenant = '' AND name = 'secret'"
 _NEW_SECRET = "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
@@ -169,7 +171,8 @@ def prepare(db: Database, path: Path, busy_s: float) -> None:
     All steps are one transaction, so a process killed inside leaves the archive as it was.
     """
     refuse_strangers(db, path)
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on an empty file only
+    if not db.execute("PRAGMA page_count").fetchone()[0]:  # of another file this would write a page all the same
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _use_wal(db, busy_s)
     db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_LEFT_BYTES}")

@@ -114,6 +114,7 @@ def forget_in(
     advance: Advance,
 ) -> Receipt:  # fmt: skip
     """Remove what `rule` names; until wipe() the log holds it, and the full-text index its words."""
+    connections.make_room()
     with connections.reading() as db:
         seen = newest(db)
         gone = _named(db, tenant, rule, marks)

@@ -81,6 +81,7 @@ def prune(
 
     What goes is overwritten in the file; until wipe() the log holds it, and the full-text index its words.
     """
+    connections.make_room()
     total = PruneReport()
     for part in _parts(tenant, rule, now):
         table = part.table
