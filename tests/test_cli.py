@@ -1184,6 +1184,20 @@ def test_serve_without_a_file_that_its_config_names_says_so_and_nothing_else(lan
 WITHOUT_OTEL = "import sys; sys.modules['opentelemetry'] = None; from lantern_proxy.cli.main import cli; cli()"
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_status_that_is_watched_through_a_pipe_goes_on_until_it_is_closed_or_stopped(made, tmp_path, more):
+    run = [sys.executable, "-m", "lantern_proxy", "status", "--watch", *more]
+    environ = os.environ | {"LANTERN_ARCHIVE": shutil.copy(made, tmp_path / "l.db"), "PYTHONUNBUFFERED": "1"}
+    for end in (lambda process: process.stdout.close(), lambda process: process.send_signal(signal.SIGINT)):
+        with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as process:
+            begun, again = process.stdout.readline(), b""
+            while begun[:9] != again[:9]:
+                again = process.stdout.readline()
+            end(process)
+            assert process.wait(timeout=60) in (0, -signal.SIGPIPE)
+            assert process.stderr.read() == b""
+
+
 def test_a_start_that_fails_ends_with_its_reason_and_status_alone(tmp_path):
     (tmp_path / "l.yaml").write_text(
         f"trace: {{otlp_endpoint: 'http://127.0.0.1:9'}}\nembed: {{enabled: 'off'}}\narchive: {{path: {tmp_path}/l.db}}"

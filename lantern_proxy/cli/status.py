@@ -25,18 +25,22 @@ _DONE = ("requests", "losses", "restores")
 
 
 def run(settings: Settings, *, watch: bool) -> None:
-    """Print the status once, or again and again until Ctrl-C."""
-    if settings.as_json or not watch:
-        told = _gather(settings)
-        settings.tell(told) if settings.as_json else console().print(_shown(told), soft_wrap=True)
+    """Print the status once, or again and again until Ctrl-C: in place on a terminal, else one below the other."""
+    out = console()
+    try:
+        if watch and out.is_terminal and not settings.as_json:
+            with Live(_shown(_gather(settings)), console=out, auto_refresh=False) as live:
+                while True:
+                    time.sleep(_EVERY_S)
+                    live.update(_shown(_gather(settings)), refresh=True)
+        while True:
+            told = _gather(settings)
+            settings.tell(told) if settings.as_json else out.print(_shown(told), soft_wrap=True)
+            if not watch:
+                return
+            time.sleep(_EVERY_S)
+    except KeyboardInterrupt:
         return
-    with Live(_shown(_gather(settings)), console=console(), auto_refresh=False) as live:
-        try:
-            while True:
-                time.sleep(_EVERY_S)
-                live.update(_shown(_gather(settings)), refresh=True)
-        except KeyboardInterrupt:
-            return
 
 
 def _gather(settings: Settings) -> dict[str, Any]:
