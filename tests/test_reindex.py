@@ -12,6 +12,7 @@ from test_archive import MINE, passage, record, transactions
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule
 from lantern_proxy.cli import main as cli
+from lantern_proxy.proxy import keeper
 
 PASSAGES = 1_200
 
@@ -80,6 +81,39 @@ def test_where_it_was_stopped_it_goes_on_and_searches_find_meanwhile_what_is_the
         told.clear()
         again.rebuild_fts(told.append)  # it was done: the next one makes it anew
         assert sum(told) == PASSAGES
+
+
+def test_a_running_proxy_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeper, "_RETAIN_S", 0.2)
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with Archive(config.archive.path) as archive:
+            archive.write([record(n, f"gauge {n} reads {n + 7000}", session=f"s{n % 3}") for n in range(PASSAGES)])
+            with pytest.raises(Stopped):
+                archive.rebuild_fts(stop_after(1))
+            assert archive.is_reindexing
+            with serving(config):
+                assert wait_for(lambda: not archive.is_reindexing)
+            assert is_sound(archive)
+            assert found(archive, 0)
+
+
+def test_what_is_emptied_again_meanwhile_is_not_taken_for_whole(archive):
+    with pytest.raises(Stopped):
+        archive.rebuild_fts(stop_after(1))
+    emptied = []
+
+    def empty(_: int) -> None:
+        if not emptied:
+            emptied.append(1)
+            with archive.writing() as db:
+                db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('delete-all')")
+
+    archive.complete_fts(empty)
+    assert archive.is_reindexing
+    archive.complete_fts()
+    assert not archive.is_reindexing
+    assert is_sound(archive)
 
 
 def test_on_a_full_disk_the_index_stays_as_it_is(archive, monkeypatch):

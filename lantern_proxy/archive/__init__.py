@@ -382,6 +382,10 @@ class Archive:
         """
         words.rebuild(self._connections, advance)
 
+    def complete_fts(self, advance: Advance = lambda _: None) -> None:
+        """Go on where rebuild_fts() was stopped, if it was. advance: told of passages"""
+        words.go_on(self._connections, advance)
+
     def check(self) -> list[Finding]:
         """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
         without = "" if self.vectors else "; ".join(self.degraded) or "turned off"

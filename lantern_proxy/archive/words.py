@@ -89,6 +89,17 @@ def rebuild(connections: Connections, advance: Advance) -> None:
         raise ArchiveError(told, retry=True) from error
 
 
+def go_on(connections: Connections, advance: Advance = lambda _: None) -> None:
+    """Fill the index on where making it anew was stopped. Another process may be at it, too: each adds what lacks."""
+    with connections.reading() as db:
+        if not is_begun(db):
+            return
+    _add_lacking(connections, advance)
+    with connections.writing() as db:
+        if not db.execute(_LACKING).fetchone():  # emptied again meanwhile, it is for whoever did
+            db.execute(_DONE)
+
+
 def is_begun(db: Database) -> bool:
     """Was the index emptied, and is not full again?"""
     return db.execute(_IS_BEGUN).fetchone() is not None

@@ -19,7 +19,8 @@ _DAY_S = 86_400.0
 _EVERY_S = 2.0
 _KEPT = ("sessions", "messages", "passages")
 _HALF_INDEXED = (
-    "search: the full-text index is not whole; a `lantern reindex` is at it, or goes on when it is run again"
+    "search: the full-text index is not whole; a `lantern reindex` is at it, or goes on when it is run again, "
+    "as a running proxy does by itself"
 )
 _DONE = ("requests", "losses", "restores")
 

@@ -1,7 +1,7 @@
 """What goes on in the archive beside requests: forgetting, retention, vectors. Nothing waits for it.
 
-What another process forgot is let go of, what is not to be kept is removed, and passages get their vectors, in threads
-beside the writer's.
+What another process forgot is let go of, what is not to be kept is removed, a reindex that was stopped goes on, and
+passages get their vectors, in threads beside the writer's.
 """
 
 import logging
@@ -31,7 +31,7 @@ _QUIET_S = 0.1
 _PATIENCE_S = 0.5
 """Most seconds that a group of passages waits for that: vectors keep up even where requests never pause."""
 _RETAIN_S = 600.0
-"""Seconds between two rounds of retention."""
+"""Seconds between two rounds of retention, and between two looks for a reindex that was stopped."""
 
 
 class Keeper:
@@ -91,13 +91,14 @@ class Keeper:
     # what is not to be kept
 
     def _keep_all(self) -> None:
-        """Notice what was forgotten, and remove what `privacy.keep_...` no longer wants."""
+        """Notice what was forgotten, remove what `privacy.keep_...` no longer wants, fill a half-filled index."""
         due = time.monotonic() + _RETAIN_S
         while not self._closing.wait(_WATCH_S):
             self._opened.attempt("notice", self._look)
             if self._keeps and time.monotonic() > due:
                 due = time.monotonic() + _RETAIN_S
                 self._opened.attempt("retain", self._retain)
+                self._opened.attempt("reindex", self._reindex)
 
     def _look(self) -> None:
         try:
@@ -108,6 +109,10 @@ class Keeper:
     def _retain(self) -> None:
         if (archive := self._opened.archive) is not None:
             retain(archive, self._config.privacy, now=time.time())
+
+    def _reindex(self) -> None:
+        if (archive := self._opened.archive) is not None:
+            archive.complete_fts(lambda _: self._look())
 
     def notice(self) -> bool:
         """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.
