@@ -27,11 +27,12 @@ from test_archive import passed_over
 
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, PruneRule, Record, RequestRow, SessionRow
-from lantern_proxy.cli import doctor
+from lantern_proxy.cli import doctor, serve
 from lantern_proxy.cli import main as cli
 from lantern_proxy.compiled import available
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import name_of
+from lantern_proxy.rerank import evidence
 from lantern_proxy.rerank.light import save
 from lantern_proxy.restore.light import open_light
 from lantern_proxy.turn import Block
@@ -905,6 +906,16 @@ def test_doctor_says_where_an_evidence_reranker_comes_from(lantern, tmp_path, mo
     assert told in found["reranker"]["detail"]
 
 
+def test_serve_does_not_wait_for_the_weights_of_a_reranker_to_be_read(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "model.safetensors").write_bytes(b"weights")
+    before = evidence.folder_of(str(tmp_path / "mine"), tmp_path)
+    (tmp_path / "mine" / "model.safetensors").write_bytes(b"weights, trained again")
+    assert evidence.folder_of(str(tmp_path / "mine"), tmp_path) != before
+    monkeypatch.setattr(evidence, "folder_of", lambda *_: pytest.fail("they were read"))
+    serve._warn_of_rerankers(Config(rerank=RerankConfig(evidence=str(tmp_path / "mine"))))
+
+
 def test_doctor_finds_models_that_cannot_be_read_or_made(lantern, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "l.yaml").write_text("rerank: {light: none.npz}\nembed: {cache_dir: file/cache}")
@@ -987,7 +998,7 @@ def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypa
         ("http://[::1", "HTTPS_PROXY"),
         ("http://127.0.0.1:xx", "HTTPS_PROXY"),
         ("socks4://127.0.0.1:{port}", "HTTPS_PROXY"),
-        ("socks5://127.0.0.1:{port}", 'pip install "httpx[socks]"'),
+        ("socks5://127.0.0.1:{port}", 'pip install "httpx[socks]>=0.28"'),
     ],
 )
 def test_doctor_tells_a_proxy_that_no_request_can_use(lantern, monkeypatch, proxy, remedy):

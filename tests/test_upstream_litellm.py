@@ -100,6 +100,18 @@ def test_who_asks_a_provider_that_is_silent_hears_so_as_of_any_upstream(tmp_path
     assert answer.json()["error"] == {"type": "upstream_error", "message": told, "code": None}
 
 
+@pytest.mark.parametrize("target", ["openai/m", "gemini/m"])
+def test_of_a_provider_that_says_nothing_a_stream_is_refused_as_a_whole_answer_is(tmp_path, target):
+    """litellm asks some of them only when the first chunk is asked for."""
+    with Upstream(answer=lambda got, wire: wire.closed()) as upstream:
+        route = f'{{model: lite, kind: litellm, target: {target}, url: "{upstream.url}"}}'
+        more = f"upstream: {{read_timeout_s: 1, routes: [{route}]}}\n"
+        with process(config_for(upstream, tmp_path), more=more) as (_, url):
+            answer = ask(url, body("hi", model="lite", stream=True))
+    assert (answer.status_code, len(upstream.got)) == (504, 1)
+    assert "did not answer in time" in answer.json()["error"]["message"]
+
+
 def test_who_asks_a_provider_that_cannot_be_reached_hears_so_and_what_a_provider_refuses_is_its_own(tmp_path):
     with Upstream(answer=say(422, b'{"error": {"message": "no such unit"}}')) as upstream:
         lost = f'{{model: lost, kind: litellm, target: {MODEL}, url: "http://127.0.0.1:9"}}'

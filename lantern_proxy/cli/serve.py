@@ -219,7 +219,7 @@ def _warn_of_rerankers(config: Config) -> None:
     told = "rerank.%s is %s, and there is no such %s; questions keep the usual order"
     if light not in ("", "shipped") and not Path(light).expanduser().is_file():
         log.warning(told, "light", light, "file")
-    if evidence:
+    if evidence and not Path(evidence).expanduser().is_dir():  # of a folder, whose weights would be read, it finds one
         from lantern_proxy.rerank.evidence import source_of
 
         if not source_of(evidence, config.embed.cache_dir):

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +140,14 @@ def tokens_of(model: str) -> int:
 def folder_of(model: str, cache_dir: Path) -> Path:
     """Where the compiled `model` lies; a folder of one's own counts with its weights, since it may be trained anew."""
     weights = Path(model) / "model.safetensors"
-    stamp = "-" + blake2b(weights.read_bytes(), digest_size=4).hexdigest() if weights.is_file() else ""
+    stamp = "-" + _digest(weights) if weights.is_file() else ""
     return compiled.folder_of(model, RECIPE + stamp, cache_dir)
+
+
+def _digest(file: Path) -> str:
+    """Of what is in it, without all of it in memory: 8 hex digits."""
+    with file.open("rb") as opened:
+        return file_digest(opened, lambda: blake2b(digest_size=4)).hexdigest()
 
 
 def source_of(model: str, cache_dir: Path) -> str:

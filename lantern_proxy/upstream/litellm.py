@@ -47,12 +47,13 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         try:
             calls = await litellm()
             answer = await getattr(calls, call)(**self._arguments(request, body, _members(call)))
+            if body.get("stream") is True:  # some providers are asked only when the first chunk is: Gemini
+                first = await anext(answer, None)
+                return httpx.Response(200, headers=_EVENTS, stream=_Events(first, answer, request))
         except Exception as error:
             if fault := _fault_of(error):
                 raise type(fault)(str(fault)) from error
             return _failure(error)
-        if body.get("stream") is True:
-            return httpx.Response(200, headers=_EVENTS, stream=_Events(answer, request))
         return _whole(200, _json(answer))
 
     def _arguments(self, request: httpx.Request, body: Mapping[str, Any], members: frozenset[str]) -> dict[str, Any]:
@@ -105,20 +106,26 @@ def _ending(path: str) -> str:
 
 
 class _Events(httpx.AsyncByteStream):
-    """litellm's chunks as server-sent events, each as it comes."""
+    """litellm's chunks as server-sent events, each as it comes. first: of them; None when there is none"""
 
-    def __init__(self, chunks: Any, request: httpx.Request) -> None:
-        self._chunks, self._is_chat = chunks, _ending(request.url.path) == "chat/completions"
+    def __init__(self, first: Any, chunks: Any, request: httpx.Request) -> None:
+        self._first, self._chunks = first, chunks
+        self._is_chat = _ending(request.url.path) == "chat/completions"
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
+            if self._first is not None:
+                yield self._told(self._first)
             async for chunk in self._chunks:
-                yield b"data: " + _json(chunk) + b"\n\n" if self._is_chat else _event(chunk)
+                yield self._told(chunk)
         except Exception as error:  # the head is out: say it as providers do, in the stream
             yield b"data: " + msgspec.json.encode(_error_body(error)) + b"\n\n"
             return
         if self._is_chat:
             yield b"data: [DONE]\n\n"
+
+    def _told(self, chunk: Any) -> bytes:
+        return b"data: " + _json(chunk) + b"\n\n" if self._is_chat else _event(chunk)
 
     async def aclose(self) -> None:
         close = getattr(self._chunks, "aclose", None)

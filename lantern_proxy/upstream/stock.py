@@ -38,7 +38,7 @@ def _client(config: UpstreamConfig, transport: httpx.AsyncBaseTransport | None) 
         reason = "it speaks SOCKS, and socksio is not installed" if lacks else error
         told = f"the proxy that the environment names cannot be used ({reason})"
         remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or unset them"
-        remedy = 'pip install "httpx[socks]"' if lacks else remedy
+        remedy = 'pip install "httpx[socks]>=0.28"' if lacks else remedy  # the first that knows socks5h://
         raise errors.ConnectError(f"{told}; {remedy}") from error
 
 
