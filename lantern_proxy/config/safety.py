@@ -37,7 +37,8 @@ class AccessConfig(Section):
     """Names by which browsers and admins may call this machine, besides its addresses, localhost and server.host."""
     origins: Sequence[Origin] = ()
     """Web pages of other origins that may call Lantern without a credential, as a browser does before it sends one,
-    read why a request was refused, and change things under /lantern."""
+    and read why a request was refused. And where the page of Lantern itself is, behind a proxy that sets another Host:
+    it may change nothing else. Other pages cannot read what is under /lantern."""
     requests_per_minute: Annotated[int, Within(0, 10_000_000)] = 0
     """Most requests a minute of one credential, a minute's worth at once. 0: no limit; the upstream has its own."""
     max_body_mb: Annotated[int, Within(1, 100_000, "megabytes")] = 512
