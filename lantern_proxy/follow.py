@@ -136,7 +136,7 @@ def _as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
     asked = lines.messages[-1].text
     at = next(n for n, m in enumerate(request.messages) if m.role not in SYSTEM)
     anchor = None if verdict.anchor is None else at
-    return dataclasses.replace(verdict, kept=(None,) * len(request.messages), anchor=anchor, asked=asked)
+    return dataclasses.replace(verdict, kept=(None,) * len(request.messages), dressed={}, anchor=anchor, asked=asked)
 
 
 def _side(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:

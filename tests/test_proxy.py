@@ -810,6 +810,17 @@ def test_a_block_goes_with_the_summary_in_its_message():
     assert [block for block, _ in replay([old, new], after, ["first"])] == [new]
 
 
+def test_a_block_stays_in_an_older_message_that_its_client_puts_a_note_around():
+    asked, restored = "Sort the harbour's papers.", Restored(kind="loss", text="", placed=(), considered=0, ms=0.0)
+    said = f"So far: 40 papers.\n\n{asked}"
+    before, after = (chat.read(json.dumps(body(each)).encode()) for each in (said, f"<cwd>/quay</cwd>\n\n{said}"))
+    old = block_at("s", before, 0, "inside", restored, key="first", by="r", now=0.0)
+    ((moved, insert),) = replay([old], after, ["first"], {0: old.anchor})
+    assert (insert.at, moved.restored) == (0, restored)
+    assert [block for block, _ in replay([old, moved], after, ["first"])] == [moved]
+    assert replay([old], after, ["first"], {0: after.messages[0].print.hex()}) == []
+
+
 def test_a_block_stays_when_its_client_takes_back_what_it_wrote_beside_the_question(url, upstream):
     """Clients put a time or their open files behind the text that waits for its answer, and leave them out later."""
     messages, question = talk(url, "dress"), "Who keeps the dress relay number 1?"

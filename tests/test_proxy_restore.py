@@ -1033,3 +1033,41 @@ def answer_of(said: dict, api: str) -> bytes:
 
 
 KEY = {"authorization": "Bearer sk-one"}
+
+
+def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_client_puts_a_note_around(tmp_path):
+    """DeepCode compacts while a tool works, and puts its note in front of the first message with the next turn."""
+    note = "<surroundings>\n  <folder>/srv/depots</folder>\n  <date>2031-05-06</date>\n</surroundings>\n\n"
+    asked, summary = (
+        "Please load the fifth depot.",
+        "Depots and their gates were told of, and of the keeper of each of them.",
+    )
+    call, result = step(5)
+
+    def said(text):
+        return {"role": "user", "content": text}
+
+    async def answer(got, wire):
+        last = str(got.data["messages"][-1]["content"])
+        given = {"text": summary} if last == TASK else {"text": "", **call} if last == asked else {"text": "Noted."}
+        await say(200, completion(**given), ("content-type", "application/json"))(got, wire)
+
+    with Upstream(answer) as upstream:
+        with serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+            messages = [*talk(url, 3), said(asked)]
+            ask(url, body(*messages))
+            assert told(ask(url, body(*messages, call, result, said(TASK))))["event"] == "side"
+            shown = f"This is what was said before:\n{summary}\n\n{asked}"
+            worked = ask(url, body(said(shown), call, result))
+            assert told(worked)["event"] == "compacted"
+            (block,) = blocks(upstream)
+            history = [said(note + shown), call, result, worked.json()["choices"][0]["message"]]
+            for line in ("Good, let us go on.", "Then we are done for today."):
+                history.append(said(line))
+                gone_on = ask(url, body(*history))
+                assert told(gone_on)["event"] == "turn"
+                assert blocks(upstream) == [block]
+                history.append(gone_on.json()["choices"][0]["message"])
+        with serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+            ask(url, body(*history, said("Good morning.")))
+            assert blocks(upstream) == [block]

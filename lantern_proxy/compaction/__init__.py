@@ -14,8 +14,8 @@ gone (summary.py), where does a restored block go (place.py). Words of clients (
 """
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -60,6 +60,9 @@ class Verdict:
     """Index of the message at which the loss happened: the summary, the first kept user text, the cleared result."""
     summary: int | None = None
     """Index, among the messages that were compared, of the one that holds a summary; None where none is seen."""
+    dressed: Mapping[int, str] = field(default_factory=dict)
+    """Index of a kept message with something around what it said before -> its hex fingerprint then. Empty for a loss,
+    where that may be another summary."""
     asked: str = ""
     """The text that waits for an answer, where it is only a part of its message; else ""."""
 
@@ -108,8 +111,9 @@ def compare(
     abandoned = gone if event in ("turn", "retry", "branch") else ()
     asked = _asked_beside(seen, summary) if summary is not None else ""
     return Verdict(
-        event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary, asked=asked
-    )
+        event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary,
+        dressed={} if event in LOSSES else seen.dressed, asked=asked,
+    )  # fmt: skip
 
 
 def _is_begun(session: Session, request: Request) -> bool:

@@ -72,6 +72,18 @@ class Seen:
                 taken.add(key)
         return tuple(found)
 
+    @property
+    def dressed(self) -> dict[int, str]:
+        """Index of each message of the request that holds all that the head's message says, and more -> the hex
+        fingerprint of that one."""
+        before, now = {e.key: e.message for e in self.session.head}, self.request.messages
+        pairs = [(at, before[key], now[at]) for at, key in enumerate(self.kept) if key]
+        return {
+            at: old.print.hex()
+            for at, old, new in pairs
+            if old.print != new.print and plain(old.text) in plain(new.text)
+        }
+
     def _is_another_result(self, a: int, b: int) -> bool:
         """Did a call that waited (for a consent, for work in the background) get its result, or more of it?
 

@@ -9,8 +9,9 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from types import MappingProxyType
 
 from lantern_proxy.history.record import chains, place_key
 from lantern_proxy.turn import Block, Request, Restored
@@ -147,10 +148,16 @@ def _chars(block: Block) -> int:
     return len(block.restored.text) + sum(len(p.text) + len(p.passage.text) for p in block.restored.placed)
 
 
-def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None] = ()) -> list[tuple[Block, Insert]]:
+def replay(
+    blocks: Sequence[Block],
+    request: Request,
+    kept: Sequence[str | None] = (),
+    dressed: Mapping[int, str] = MappingProxyType({}),
+) -> list[tuple[Block, Insert]]:
     """The blocks whose anchor is in `request`, and where they go; in the order in which they were made.
 
-    kept: the keys under which the session holds the request's messages
+    kept, dressed: of the request's messages, as in compaction.Verdict. A block in a message that got something around
+    what it said goes on as another one, which rides in the message as it reads now
     """
     if not blocks:
         return []
@@ -160,6 +167,10 @@ def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None]
     found = []
     for block in blocks:
         at = _anchor(block, alike.get(block.anchor, ()), hashes, held, is_known=is_known)
+        if at is None:
+            at = next((at for at in held.get(block.message, ()) if dressed.get(at) == block.anchor), None)
+            if at is not None:
+                block = replace(block, anchor=request.messages[at].print.hex(), chain=hashes[at])
         if at is not None:
             found.append((block, Insert(at, block.place, block.restored.text)))
     return found

@@ -110,7 +110,11 @@ class Restoring:
             exchange.degraded.append("restore:length")
             return
         async with self._ledgers.of(key, new=new) as ledger:
-            again = replay(ledger, request, step.verdict.kept)
+            again = replay(ledger, request, step.verdict.kept, step.verdict.dressed)
+            moved = [block for block, _ in again if all(block is not each for each in ledger)]
+            exchange.blocks = [
+                dataclasses.replace(block, request=exchange.id, created_at=exchange.at) for block in moved
+            ]
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
             if request.delta:
