@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
@@ -26,6 +26,8 @@ class Heard:
     """It asks for a compaction item or block."""
     continues: str = ""
     """Id of the answer after which the server goes on with what it holds."""
+    form: Json = field(default_factory=dict)
+    """JSON schema that the answer is wanted in; none for words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ def hear(path: str, body: Json) -> Heard:
             if "function" in t
         }
         said = tuple(part for m in body["messages"] for part in _parts(_role(m["role"]), m.get("content")))
-        return Heard("chat", said, tools, bool(body.get("stream")))
+        form = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
+        return Heard("chat", said, tools, bool(body.get("stream")), form=form)
     if path.endswith("/messages"):
         tools = {t["name"]: t.get("input_schema", {}) for t in body.get("tools") or []}
         messages = [{"role": "system", "content": body.get("system")}, *body["messages"]]

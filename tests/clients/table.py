@@ -59,6 +59,7 @@ _FAST_AGENT = ("fast-agent-mcp==0.10.48",)
 _COPILOTKIT = ("@copilotkit/runtime@1.75.0", "openai@4.104.0", "@anthropic-ai/sdk@0.57.0")
 _TIMBAL = ("timbal==2.8.0",)
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
+_TRPC_AGENT = ("trpc-agent-py==1.2.0", "openai==1.109.1", "sqlalchemy[asyncio]")
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
@@ -672,5 +673,33 @@ CLIENTS = (
     Client(
         name="timbal-turns", family="Timbal", protocol="responses", losses=WINDOW, compactions=3, python=(3, 12),
         shares="timbal", pip=_TIMBAL, drive=program("timbal_agent.py", "turns"),
+    ),
+    Client(
+        name="patchpal", family="PatchPal", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("patchpal==0.25.3",), drive=program("patchpal_agent.py"),
+    ),
+    Client(
+        name="trpc-agent", family="tRPC-Agent", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
+        shares="trpc-agent", pip=_TRPC_AGENT, drive=program("trpc_agent.py", "summary"),
+    ),
+    Client(
+        name="trpc-agent-compact", family="tRPC-Agent", protocol="chat", losses=COMPACTED | WINDOW, compactions=2,
+        limit_s=600, shares="trpc-agent", pip=_TRPC_AGENT, drive=program("trpc_agent.py", "compact"),
+    ),
+    Client(
+        name="trpc-agent-clear", family="tRPC-Agent", protocol="chat", losses=CLEARED, limit_s=600,
+        shares="trpc-agent", pip=_TRPC_AGENT, drive=program("trpc_agent.py", "clear"),
+    ),
+    Client(
+        name="aigne", family="AIGNE", protocol="chat", losses=COMPACTED, compactions=2,
+        npm=("@aigne/core@1.72.0", "@aigne/openai@0.16.16"), drive=program("aigne_agent.mjs"),
+    ),
+    Client(
+        name="lionagi", family="lionagi", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        pip=("lionagi==0.36.0",), drive=program("lionagi_branch.py"),
+    ),
+    Client(
+        name="deepcode", family="DeepCode", protocol="chat", losses=COMPACTED, python=(3, 12), limit_s=600,
+        pip=("deepcode-hku==2.3.1",), drive=program("deepcode_turns.py"),
     ),
 )  # fmt: skip

@@ -192,7 +192,7 @@ class Script:
             return "summary", Reply(f"* CRITICAL ({noted[1]}) {summary}")
         if "<observations>" in instructions:
             return "summary", Reply(f"<observations>\n* {summary}\n</observations>")
-        if "<analysis>" in last:
+        if "<analysis>" in last + instructions:
             return "summary", Reply(f"<analysis>Nothing to add.</analysis>\n<summary>\n{summary}\n</summary>")
         return "summary", Reply(summary)
 
@@ -225,7 +225,11 @@ def _is_said_behind_a_note(last: str, said: str, heard: Heard) -> bool:
 
 
 def _filled_in(heard: Heard, text: str) -> dict[str, str]:
-    """`text` in the form that it is wanted in: the only tool that is offered and no shell. Empty when there is none."""
+    """`text` in the form that it is wanted in: JSON of one field, or the only tool that is offered and no shell. Empty
+    when there is none.
+    """
+    if len(fields := heard.form.get("properties", {})) == 1:
+        return {"text": json.dumps(dict.fromkeys(fields, text))}
     if len(heard.tools) != 1 or set(_SHELLS) & heard.tools.keys():
         return {}
     ((form, schema),) = heard.tools.items()
