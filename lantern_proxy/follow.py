@@ -6,11 +6,10 @@
 The two calls are the whole life of a turn in the core; the proxy adds the wire, the archive and the restore.
 """
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
@@ -30,8 +29,7 @@ from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request, plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True, gc=False):
     """What one request did to its session."""
 
     session: Session
@@ -84,7 +82,7 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
     after = replace(after, before_form=before_form(base, request))
     if verdict.event == "branch":
         after = with_branch(after, base)
-    verdict = dataclasses.replace(verdict, event=beside.event)
+    verdict = replace(verdict, event=beside.event)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 
 
@@ -119,7 +117,7 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
     lines = lines or request
     verdict = compare(session, lines, said=said, anew=summed_up_since(known, session), restart=restart)
     if verdict.event == "window" and lines is not request and _shows_summary(request, said):
-        verdict = dataclasses.replace(verdict, event="compacted")
+        verdict = replace(verdict, event="compacted")
     return Compared(base, base is not known_as, lines, verdict.kept, _as_sent(verdict, request, lines))
 
 
@@ -136,7 +134,7 @@ def _as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
     asked = lines.messages[-1].text
     at = next(n for n, m in enumerate(request.messages) if m.role not in SYSTEM)
     anchor = None if verdict.anchor is None else at
-    return dataclasses.replace(verdict, kept=(None,) * len(request.messages), dressed={}, anchor=anchor, asked=asked)
+    return replace(verdict, kept=(None,) * len(request.messages), dressed={}, anchor=anchor, asked=asked)
 
 
 def _side(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:

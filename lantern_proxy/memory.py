@@ -149,10 +149,10 @@ class Lantern:
         step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=named)
         self._known.in_flight.clear()  # no answer is waited for here
         if title and step.event == "new":
-            step = replace(step, session=structs.replace(step.session, title=title))
+            step = structs.replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
-            step = replace(step, filed=_dated(step, request, times))
-        step = replace(step, filed=_one_by_one(step.filed))
+            step = structs.replace(step, filed=_dated(step, request, times))
+        step = structs.replace(step, filed=_one_by_one(step.filed))
         record = self._record(step, request, (times[-1] if times else 0.0) or now)
         refused = self._archive.faults["record"]
         self._archive.write([record])
@@ -351,7 +351,7 @@ def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
     for each in filed:
         run = run + 1 if each.created_at == before > 0 else 0
         before = each.created_at
-        made.append(replace(each, created_at=before + run * _MOMENT_S))
+        made.append(structs.replace(each, created_at=before + run * _MOMENT_S))
     return tuple(made)
 
 
@@ -363,6 +363,6 @@ def _dated(step: Step, request: Request, times: Sequence[float]) -> tuple[Filed,
     made, at, new = [], 0, [key is None for key in step.verdict.kept]
     for each in step.filed:
         at = next((n for n in range(at, len(times)) if new[n] and request.messages[n] is each.message), at)
-        made.append(replace(each, created_at=times[at]))
+        made.append(structs.replace(each, created_at=times[at]))
         at += 1
     return tuple(made)

@@ -12,9 +12,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from lantern_proxy.turn import Filed, Item
 from lantern_proxy.turn_blocks import BLOCK_OPEN, without_blocks

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from sqlite_utils import utils
 
 from lantern_proxy.archive import (
@@ -172,7 +173,7 @@ def test_a_message_and_its_passage_come_back_as_they_were(archive: Archive, text
 )
 def test_any_message_keeps_its_items_and_its_bytes(archive: Archive, kinds: list[tuple[Any, str]], raw: bytes) -> None:
     items = [item("assistant", kind, text, name="n\ud800", ids=("id",)) for kind, text in kinds]
-    one = replace(filed(0, "x", side=True, partial=True), message=message("assistant", items, raw))
+    one = structs.replace(filed(0, "x", side=True, partial=True), message=message("assistant", items, raw))
     session = os.urandom(8).hex()
     archive.write([record(0, session=session, messages=(one,), passages=())])
     assert archive.of(MINE).messages(session) == [one]
@@ -198,7 +199,7 @@ def test_a_head_comes_back_as_it_was_written(archive: Archive) -> None:
     head = Head(keys=("k1", "k2"), altered={"k2": (b"\0\xff", b"two")}, abandoned=("k3",), lost=True)
     archive.write([record(0, head=head)])
     assert archive.of(MINE).head("s1") == head
-    archive.write([record(1, head=replace(head, altered=None))])
+    archive.write([record(1, head=structs.replace(head, altered=None))])
     assert archive.of(MINE).head("s1").altered is None
 
 
@@ -295,9 +296,9 @@ def test_the_summary_of_a_turn_that_grew_takes_the_place_of_the_shorter_one(arch
 
 
 def test_a_record_that_cannot_be_stored_leaves_the_others_of_its_batch_alone(archive: Archive) -> None:
-    no_number = record(1, messages=(replace(filed(1, "x"), position="first"),))  # type: ignore[arg-type]
+    no_number = record(1, messages=(structs.replace(filed(1, "x"), position="first"),))  # type: ignore[arg-type]
     no_tenant = record(2, tenant="")
-    no_bytes = record(3, messages=(replace(filed(3, "x"), created_at=None),))  # type: ignore[arg-type]
+    no_bytes = record(3, messages=(structs.replace(filed(3, "x"), created_at=None),))  # type: ignore[arg-type]
     added = archive.write([record(0), no_number, no_tenant, no_bytes, record(4)])
     assert [len(passages) for passages in added] == [1, 0, 0, 0, 1]
     assert archive.faults["record"] == 3

@@ -1,11 +1,11 @@
 """Messages into passages."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lantern_proxy.analyze import terms
 from lantern_proxy.chunk import MAX_CHARS, passages, summarise, turn_passage
@@ -132,7 +132,7 @@ STATE = "<environment_details>\nopen: gates.py\ntime: 10:06\n</environment_detai
 )
 def test_what_a_client_writes_around_its_users_words_is_cut_apart_from_them(texts):
     said = message("user", [item("user", "text", text) for text in texts], b"{}")
-    cut = passages(replace(filed(""), message=said), "s")
+    cut = passages(structs.replace(filed(""), message=said), "s")
     assert {(p.speaker, p.text) for p in cut} == {("user", "We ship through gate 7."), (CLIENT, STATE)}
     assert [p.part for p in cut] == [0, 1]
 

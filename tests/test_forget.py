@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 from scripted import Upstream, ask, body, config_for, echo, http, raw_of, serving, told, wait_for
 
 from lantern_proxy import Lantern
@@ -450,7 +451,7 @@ def aged(tmp_path):
         for day in range(20):
             made = record(day, f"day {day} " + "x" * 20_000, session=f"s{day}")
             at = now - day * 86_400
-            filed = tuple(replace(each, created_at=at) for each in made.messages)
+            filed = tuple(structs.replace(each, created_at=at) for each in made.messages)
             passages = tuple(replace(each, created_at=at) for each in made.passages)
             row, request = replace(made.session, last_seen_at=at, created_at=at), replace(made.request, at=at)
             archive.write([replace(made, messages=filed, passages=passages, session=row, request=request)])

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from lantern_proxy.compaction import _event, compare
 from lantern_proxy.compaction.seen import see
@@ -29,7 +30,7 @@ def resent(draw: random.Random, history: list[Message]) -> list[Message]:
     """As a client sends it again: mostly the same, now and then dressed otherwise, edited, or cut."""
     history, at, how = list(history), draw.randrange(len(history)), draw.random()
     if how < 0.2:
-        history[at] = replace(history[at], raw=b"dressed " + history[at].raw)
+        history[at] = structs.replace(history[at], raw=b"dressed " + history[at].raw)
     elif how < 0.3:
         history[at] = spoken(draw, 900)
     elif how < 0.4:

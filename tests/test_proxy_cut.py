@@ -7,6 +7,7 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
+from msgspec import structs
 from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
 
 from lantern_proxy import chunk
@@ -291,7 +292,10 @@ def test_the_cutter_keeps_up_with_turns_that_never_pause(tmp_path):
 def test_long_messages_are_cut_one_by_one_and_short_ones_together(tmp_path):
     """So that a turn that comes meanwhile does not wait for a long history to be cut."""
     short = [filed(n, "short") for n in range(6)]
-    long = [replace(filed(n, "long"), message=replace(short[0].message, raw=b"x" * 7_500)) for n in range(6, 9)]
+    long = [
+        structs.replace(filed(n, "long"), message=structs.replace(short[0].message, raw=b"x" * 7_500))
+        for n in range(6, 9)
+    ]
     with Archive(tmp_path / "a.db") as archive:
         said = (*short, *long)
         written = replace(record(*said), uncut=tuple(each.key for each in said))
@@ -344,7 +348,8 @@ def test_of_a_message_of_long_runs_fewer_passages_are_cut_at_once(tmp_path):
 def test_what_is_more_than_memory_holds_is_cut_from_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(proxy_cut, "MOST_LEFT_BYTES", 1_000)
     long = [
-        replace(filed(n, f"turn {n}"), message=replace(filed(n, f"turn {n}").message, raw=b"x" * 600)) for n in range(9)
+        structs.replace(filed(n, f"turn {n}"), message=structs.replace(filed(n, f"turn {n}").message, raw=b"x" * 600))
+        for n in range(9)
     ]
     with Archive(tmp_path / "a.db") as archive:
         cutter = Cutter()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.chunk import passages, turn_passage
@@ -830,7 +831,7 @@ def test_a_question_that_goes_on_with_what_was_just_said_among_people_gets_no_bl
     """What it names little of is what was just said; alone, it is what may have been said long ago."""
     told = [*PEOPLE, ("Zawadi: You are your father's son.", "Baraka: So they say.")]
     with Archive(tmp_path / "a.db") as kept:
-        write(kept, [replace(f, message=message("user", f.message.items, b"{}")) for f in filed(told)])
+        write(kept, [structs.replace(f, message=message("user", f.message.items, b"{}")) for f in filed(told)])
         restorer = Restorer(kept, Config(embed=LEXICAL), None)
         assert restorer.for_question(ask("You're your father's son. How are the feet?", present="Nothing.")) is None
         assert "feet hurt" in restorer.for_question(ask("How are the feet of my father?", present="Nothing.")).text
@@ -907,7 +908,7 @@ def test_among_people_alone_who_names_something_gives_no_order(tmp_path, is_bot)
     told = [("Mirko: The ferry to Hvalerby leaves at 6:35.", "Jorunn: I never was there."), *GROUP]
     messages = filed(told)
     if not is_bot:
-        messages = [replace(f, message=message("user", f.message.items, b"{}")) for f in messages]
+        messages = [structs.replace(f, message=message("user", f.message.items, b"{}")) for f in messages]
     block = question_block(tmp_path, messages, ask(said, present="Nothing.", budget=1_500))
     assert "6:35" in block.text if is_bot else block is None
 

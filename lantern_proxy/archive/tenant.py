@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from msgspec import structs
+
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.feedback import Feedback
@@ -310,7 +312,7 @@ def _quoted(text: str) -> str:
 def _plain(filed: Filed) -> dict[str, Any]:
     """A message as export shows it: bytes as text and hex."""
     message = filed.message
-    items = [{**asdict(item), "print": item.print.hex()} for item in message.items]
+    items = [{**structs.asdict(item), "print": item.print.hex()} for item in message.items]
     return {
         "key": filed.key, "position": filed.position, "turn": filed.turn, "role": message.role, "text": message.text,
         "items": items, "raw": message.raw.decode("utf-8", "surrogateescape"), "print": message.print.hex(),

@@ -227,10 +227,8 @@ def _seconds(name: str, time: float) -> float:
 
 
 def _of(kind: Any, row: Row, **more: Any) -> Any:
-    """The dataclass `kind` of the fields that `row` has. ValueError for a value of another kind."""
-    known = {f.name for f in dataclasses.fields(kind)}
-    given = {key: value for key, value in row.items() if key in known}
-    return msgspec.convert(given | more, kind)
+    """A `kind` of those fields of `row` that it has. ValueError for a value of another kind."""
+    return msgspec.convert({**row, **more}, kind)
 
 
 def _session(row: Row) -> Row:

@@ -4,9 +4,10 @@ Many are written in one transaction: one that cannot be stored is left out, and 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.errors import spoils_all, sqlite_faults
@@ -94,8 +95,7 @@ _PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, ran
     VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Uncut:
+class Uncut(Struct, frozen=True, gc=False):
     """Messages of one session that are archived and not yet cut into passages, in order.
 
     A turn is archived before its client has the end of it; cutting, tagging and indexing take longer and may come

@@ -15,9 +15,11 @@ gone (summary.py), where does a restored block go (place.py). Words of clients (
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
+
+from msgspec import Struct, structs
 
 from lantern_proxy.compaction.align import seats
 from lantern_proxy.compaction.cleared import find_cleared, is_all_there
@@ -45,8 +47,7 @@ _TAGS_CHARS = 400
 """How much of what stands in front is looked through for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     """What happened between the session's last request and this one."""
 
     event: Event
@@ -60,7 +61,7 @@ class Verdict:
     """Index of the message at which the loss happened: the summary, the first kept user text, the cleared result."""
     summary: int | None = None
     """Index, among the messages that were compared, of the one that holds a summary; None where none is seen."""
-    dressed: Mapping[int, str] = field(default_factory=dict)
+    dressed: Mapping[int, str] = {}
     """Index of a kept message with something around what it said before -> its hex fingerprint then. Empty for a loss,
     where that may be another summary."""
     asked: str = ""
@@ -101,7 +102,7 @@ def compare(
     if folded is None and _is_begun(session, request):
         unbegun = replace(request, messages=request.messages[:-1])
         verdict = compare(session, unbegun, said=said, anew=anew, restart=restart)
-        return replace(verdict, kept=(*verdict.kept, None))
+        return structs.replace(verdict, kept=(*verdict.kept, None))
     seen = see(session, request, said, anew)
     if folded is not None and not seen.gone:
         hidden = tuple(key for key in seen.kept[:folded] if key)

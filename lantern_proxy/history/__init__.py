@@ -6,7 +6,6 @@ A message is named, within its session, by the chain hash under which it was fir
 every request, and it is filed once.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
@@ -199,7 +198,7 @@ def _said_by(m: Message, before: Message) -> Message:
     (i, *others), meant = m.items or (None,), before.items
     if i is None or i.kind != "ref" or others or len(meant) != 1 or meant[0].kind == "ref":
         return m
-    return message(m.role, [dataclasses.replace(i, kind=meant[0].kind, text=meant[0].text, name=meant[0].name)], m.raw)
+    return message(m.role, [replace(i, kind=meant[0].kind, text=meant[0].text, name=meant[0].name)], m.raw)
 
 
 def _redressed(before: Message, now: Message) -> dict[bytes, bytes]:

@@ -11,9 +11,11 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+
+from msgspec.structs import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, Uncut

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow

@@ -1,6 +1,5 @@
 """A session brought back to memory as the archive has it, after a restart."""
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, groupby, takewhile
 
@@ -103,7 +102,7 @@ def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
     for i in entry.message.items:
         print = i.print if i.print in prints else next(others, None)
         if print is not None:
-            items.append(dataclasses.replace(i, print=print))
+            items.append(replace(i, print=print))
     items += [Item(entry.message.role, "text", "", "", (), print) for print in others]
     shown = message(entry.message.role, items, entry.message.raw)
     return Entry(entry.key, shown, entry.produced, altered=True)

@@ -4,10 +4,10 @@ read(b'{"input": "hi", "previous_response_id": "resp_1"}')    # delta: holds onl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, canonical, fingerprint, item, message
 from lantern_proxy.wire import sse
