@@ -220,6 +220,8 @@ def test_sessions_are_found_by_what_they_say_but_not_by_what_many_of_them_say(ar
     assert {*mine.saying([prints["a"], prints["b"]], 2)} == {"one", "two", "three"}
     assert mine.saying([prints["c"]], 2) == []
     assert len(mine.saying([prints["c"]], 3)) == 3
+    told = mine.saying([prints["c"], prints["c"], prints["a"], prints["b"]], 3)
+    assert {*told[:2]} == {"one", "three"}  # what is said again says no more
 
 
 def test_sessions_are_looked_up_by_value_without_a_walk_through_the_tenant(archive: Archive) -> None:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from lantern_proxy.archive.values import RequestRow, SessionRow
 from lantern_proxy.turn import (
     READ,
@@ -113,9 +115,20 @@ def dumps(value: Any) -> str:
     return _encode(value) if value or not isinstance(value, tuple | list) else "[]"
 
 
+_decode = msgspec.json.Decoder().decode
+
+
+def _loads(stored: str) -> Any:
+    """What dumps() stored; in a fifth of the time that json takes, but for lone surrogates, which msgspec refuses."""
+    try:
+        return _decode(stored)
+    except msgspec.DecodeError:
+        return json.loads(stored)
+
+
 def texts(value: str) -> tuple[str, ...]:
     """A stored JSON list of strings."""
-    return () if value == "[]" else tuple(json.loads(value))
+    return () if value == "[]" else tuple(_loads(value))
 
 
 def finite(value: float) -> float:
@@ -173,7 +186,7 @@ def _from_item(item: Item) -> list[Any]:
 
 def to_filed(row: Row) -> Filed:
     (key, position, turn, role, text, items, raw, print_, side, partial, created_at) = row
-    message = Message(role, _to_items(json.loads(items), text), raw, print_)
+    message = Message(role, _to_items(_loads(items), text), raw, print_)
     return Filed(
         key=key,
         position=position,

@@ -138,7 +138,7 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         """Sessions that hold messages with these fingerprints, those with most of them first. What more than `most`
         sessions hold counts for none."""
         told = Counter[str]()
-        for each in prints:
+        for each in dict.fromkeys(prints):
             holders = [row[0] for row in self._rows(_SAYING, (self.tenant, each, most + 1))]
             told.update(holders if len(holders) <= most else ())
         return [session for session, _ in told.most_common()]
