@@ -1,6 +1,9 @@
 """Coverage under a budget keeps its guarantee, and what is likely to be asked for comes first."""
 
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import combinations
 
@@ -74,10 +77,8 @@ def said(text, speaker="user"):
     return Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
 
 
-def rated(text, *, speaker="user", answers=False, reports=False):
-    return likelihood(
-        lines(said(text, speaker)), lambda key: 1.0, lambda term: 0.8, Around(answers=answers, reports=reports)
-    )
+def rated(text, *, speaker="user", answers=False, reports=False, rarity=lambda term: 0.8):
+    return likelihood(lines(said(text, speaker)), lambda key: 1.0, rarity, Around(answers=answers, reports=reports))
 
 
 def worth(text, *, speaker="user"):
@@ -208,3 +209,24 @@ def test_a_greeting_says_nothing_else(text, nothing_else):
 def test_a_user_who_agrees_with_a_figure_says_more_than_one_who_agrees(speaker):
     plain, with_figure = (lines(said(text, speaker))[0] for text in ("Ok, as we are.", "Ok, we are 6."))
     assert (with_figure.salience > plain.salience) == (speaker == "user")
+
+
+IN_ANY_ORDER = """
+from test_restore_cover import rated
+text = "The blue heron nests between reeds, willows, alders, stones, jetties and barges."
+print([repr(rated(text, rarity=lambda term: 0.6 + 1 / (3 + n + sum(map(ord, term))))) for n in range(40)])
+"""
+
+
+def test_what_a_sentence_is_worth_is_the_same_in_every_process():
+    """The words of a sentence are a set, whose order follows the hashes of a process; of rarities that differ in their
+    last digits the sum does, too."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", IN_ANY_ORDER], env={**os.environ, "PYTHONHASHSEED": str(seed)}, cwd="tests",
+            capture_output=True, check=True, text=True,
+        ).stdout
+        for seed in range(3)
+    ]  # fmt: skip
+    assert said[0] == said[1] == said[2]
+    assert said[0].count("'") == 80

@@ -8,6 +8,7 @@
 Told by the words that two messages share and by their order: signs of a change are of one language each.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -124,7 +125,7 @@ class Beside:
         if not (rare or asked):
             return []
         later = (scope.places > scope.places[row]) & (scope.session_numbers == scope.session_numbers[row])
-        scores = scope.lexical([*about]) * later
+        scores = scope.lexical(sorted(about)) * later  # a set has another order in every process
         most = RIVALS if people else SHORT_RIVALS
         rivals, old = [other for other in best(scores, most).tolist() if scores[other] > 0], Changes(text)
         scope.passages.read(rivals)
@@ -195,7 +196,7 @@ class Beside:
         new, rarities = context.own - said, self.scope.rarities
         weights = {term: rarities[term] for term in (context.own | context.words) - new}
         shared = [weight for term, weight in weights.items() if term in about]
-        return bool(shared) and max(shared) >= RARE and sum(shared) >= SHARE * sum(weights.values())
+        return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= SHARE * math.fsum(weights.values())
 
     def _says_else(self, new: str, old: Changes, about: frozenset[str], asked: frozenset[str], *, named: bool) -> bool:
         """Is one of its sentences about what the old ones are about, with another value in it or behind it?

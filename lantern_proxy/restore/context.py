@@ -6,6 +6,7 @@ the reply that say it again, and where there is neither, what was said right bef
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentences, wide_signs
 from lantern_proxy.analyze.standing import is_rule
@@ -50,7 +51,7 @@ own_terms = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 1_000 + 8 * le
 def says_itself(own: frozenset[str]) -> bool:
     """Do the content words of a message say all that it means? Numbers do not count: they do not say of what. Terms of
     scripts without spaces are half a word each, since they overlap."""
-    return sum([1 / max(1, wide_signs(term)) for term in own if not any(map(str.isdigit, term))]) >= SAYS_ITSELF
+    return fsum([1 / max(1, wide_signs(term)) for term in own if not any(map(str.isdigit, term))]) >= SAYS_ITSELF
 
 
 def is_short(passage: Passage) -> bool:

@@ -60,7 +60,7 @@ def listed(scope: Scope, question: Question, evidence: Evidence, order: Sequence
         return []
     rows = list[int]()
     for item in question.items:
-        mass = {term: scope.idf(term) for term in item}
+        mass = {term: scope.idf(term) for term in sorted(item)}
         total = sum(mass.values())
         held = {row: coverage(mass, scope.passages[row].words) for row in order}
         row = max(order, key=lambda row: (held[row], evidence.score(row)))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import fsum
 
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.pack import day, entry_of
@@ -208,7 +209,7 @@ def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str,
             named[term.number] = max(named.get(term.number, 0.0), term.shared)
             if term.name in held:
                 known.add(term.number)
-    total = sum(map(full.__getitem__, words)) + sum(named.values())
+    total = fsum([*map(full.__getitem__, words), *named.values()])  # the same in any order
     share = value * (1 - ITSELF) / total if total else 0.0
     worth = {word: share * full[word] for word in words - held}
     return worth | {name: share * each for name, each in named.items() if name not in held and name not in known}

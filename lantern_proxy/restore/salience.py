@@ -46,12 +46,12 @@ def likelihood(
     sizes = [line.end - line.start for line in said]
     shape = sum([line.salience * size for line, size in zip(said, sizes, strict=True)]) / max(1, sum(sizes))
     words, keys = content(said)
-    rarities = [*map(idf, words | within)]
+    rarities = [*map(idf, words | within)]  # summed by fsum: a set has another order in every process
     return math.exp(
         SHAPE * math.log(max(0.01, shape))
-        + RARITY * (sum(rarities) / len(rarities) if rarities else 0.0)
-        + RARE * math.log1p(sum([each for each in rarities if each >= RARE_IDF]))
-        + SPECIFIC * math.log1p(sum(map(weight, keys)))
+        + RARITY * (math.fsum(rarities) / len(rarities) if rarities else 0.0)
+        + RARE * math.log1p(math.fsum([each for each in rarities if each >= RARE_IDF]))
+        + SPECIFIC * math.log1p(math.fsum(map(weight, keys)))
         + ADDRESSES * any(line.addresses for line in said)
         + PEOPLE * any(line.of_people for line in said)
         + ANSWERS * around.answers

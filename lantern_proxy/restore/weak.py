@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import fsum
 
 from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.restore.ask import Ask
@@ -101,10 +102,10 @@ def echoes(line: Line, messages: Iterable[frozenset[str]], scope: Scope) -> bool
     """Is little of a sentence new beside the words of one of these messages, and no figure?"""
     figures = {word for word in terms(line.flat) if any(map(str.isdigit, word))}
     rarities = {word: scope.idf(word) for word in line.words}
-    least = ECHO * sum(rarities.values())
+    least = ECHO * fsum(rarities.values())
 
     def has(said: frozenset[str]) -> bool:
-        return figures <= said and sum([rarity for word, rarity in rarities.items() if word not in said]) < least
+        return figures <= said and fsum([rarity for word, rarity in rarities.items() if word not in said]) < least
 
     return any(map(has, messages))
 
