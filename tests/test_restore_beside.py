@@ -451,3 +451,30 @@ def test_the_end_of_a_thing_stands_beside_its_last_value(tmp_path, old, later, q
         restorer.close()
     told = [placed.text for placed in restored.placed]
     assert {later[1], later[2]} <= {*told}
+
+
+def test_of_what_the_assistant_answered_the_newer_answer_stands_beside_it(block_of):
+    old, new = "A share of 46 percent liked it.", "Then 59 percent liked the poster."
+    turns = [
+        ("Poll on the new kiosk: 412 of 900 visitors of the red hall liked it.", old),
+        ("For the red hall the kiosk was off on Sunday. Then 412 of 700 visitors.", new),
+    ]
+    text = block_of(turns, "What share liked the kiosk in the poll?")
+    assert old in text
+    assert new in text
+
+
+def test_what_the_assistant_told_of_a_count_later_comes_back_where_the_request_shows_the_old_one(tmp_path):
+    old = "So I have 122 silver now. I ask what tower."
+    new = (
+        "You have 77 silver left. The guard at the northern gate warns you of the owls that nest above the stairs, "
+        "and of a step that gave way when the miller's boy climbed up to see the comet last winter."
+    )
+    turns = [(old, "The tower is dark."), *OTHERS[:9], ("I buy a rope for 45.", new), *OTHERS[9:]]
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed(turns))
+        restored = Restorer(archive, Config(embed=LEXICAL), None).for_question(
+            ask("How much silver do I have?", present=canonical(f"{old} I buy a rope for 45."))
+        )
+    assert restored is not None
+    assert "77 silver" in restored.text

@@ -1,7 +1,8 @@
 """What a question block shows beside a passage that alone would mislead, or not be understood.
 
     what came of it   a later message of the user that says something else of the same: without "Forget the Tuesday
-                      slot. Let's meet Thursday.", which has no word of the question, the old day looks like the answer
+                      slot. Let's meet Thursday.", which has no word of the question, the old day looks like the answer;
+                      of what the assistant answered, what it answered to such a message
     its answer        what was said to it, where it only asks
     its question      what it answers, where it is short: "Eight, I think."
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking, informative, is_content, query_terms, sentences
@@ -24,6 +26,7 @@ from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, na
 from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms, says_itself
 from lantern_proxy.restore.lines import greets
 from lantern_proxy.restore.parts import Candidate, among_people
+from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import HELD_COVERAGE, coverage
 from lantern_proxy.restore.scope import Scope
@@ -72,6 +75,8 @@ class Beside:
             if told:
                 rows = self._came_of(row, text, told, people=people)
                 made = [self._offer(other, offer.score, self._most(MOST_CHARS)) for other in rows]
+                newer = [] if people else self._newer_answers(row, offer)
+                made += [self._offer(other, offer.score, self._most(ANSWER_CHARS)) for other in newer]
                 answers = [] if people else self._answer_of(row, offer)
                 made += [self._offer(other, offer.score, self._most(SHORT_CHARS)) for other in answers]
                 made += self._news_of(answers, offer)
@@ -99,12 +104,52 @@ class Beside:
 
     def since(self, row: int, *, people: bool) -> list[Candidate]:
         """What came of the passage at `row`, which the request holds, as far as that is lost: "They called, the Skoda
-        is at 7450 now" behind a "The Skoda costs 7600" that is shown. Only of one that holds most of the question."""
+        is at 7450 now" behind a "The Skoda costs 7600" that is shown; and what the assistant told of it later. Only of
+        one that holds most of the question."""
         read = self.scope.passages[row]
         told = [line.flat for line in read.lines if not ends_asking(line.flat)]
         if not told or coverage(self.mass, read.words) < HELD_COVERAGE:
             return []
-        return self.lost_of(self._came_of(row, read.flat, told, people=people))
+        came = self._came_of(row, read.flat, told, people=people)
+        return self.lost_of([*came, *([] if people else self._told_since(row, read))])
+
+    def _told_since(self, row: int, read: ReadPassage) -> list[int]:
+        """The row of the last message of the assistant that has, in one sentence, all that the passage at `row` has of
+        the question, and another value of the same unit: "You have 77 coins left." behind "I have 122 coins now"."""
+        asked, old = read.words & self.mass.keys(), Changes(read.flat)
+        scores = self.scope.lexical(sorted(asked)) * self._is_later(row)
+        rivals = [other for other in best(scores, RIVALS).tolist() if scores[other] > 0]
+        self.scope.passages.read(rivals)
+        found = [
+            other
+            for other in rivals
+            if (passage := self._passage(other)).speaker == "assistant"
+            and not passage.tools
+            and any(asked <= line.words and old.has_alike(line.flat) for line in self.scope.passages[other].lines)
+        ]
+        return [max(found, key=lambda other: int(self.scope.places[other]))] if found else []
+
+    def _is_later(self, row: int) -> npt.NDArray[np.bool_]:
+        """(n,) which passages of its session stand behind the message at `row`."""
+        places, sessions = self.scope.places, self.scope.session_numbers
+        later: npt.NDArray[np.bool_] = (places > places[row]) & (sessions == sessions[row])
+        return later
+
+    def _newer_answers(self, row: int, offer: pack.Offer) -> list[int]:
+        """Rows of what the assistant answered to what came later of the message that it answers at `row`, where that
+        shares a word with it and has another value of the same unit: of an older draft or count the newer one."""
+        if offer.passage.speaker != "assistant" or offer.passage.tools:
+            return []
+        told = pack.join(offer.passage.text, offer.spans)
+        before = self.scope.at(int(self.scope.places[row]) - 1)[-1:]
+        asked = [(other, self._passage(other).text) for other in before if self._passage(other).speaker == "user"]
+        came = [news for other, text in asked for news in self._came_of(other, text, _sentences(text))]
+        words, old = frozenset(filter(str.isalpha, _content(told))), Changes(told)
+        return [
+            answer
+            for answer in dict.fromkeys(answer for news in came for answer in self._answer(news))
+            if not words.isdisjoint((read := self.scope.passages[answer]).words) and old.has_alike(read.flat)
+        ]
 
     def _came_of(
         self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False
@@ -124,8 +169,7 @@ class Beside:
         asked = frozenset() if people else about.intersection(self.mass)
         if not (rare or asked):
             return []
-        later = (scope.places > scope.places[row]) & (scope.session_numbers == scope.session_numbers[row])
-        scores = scope.lexical(sorted(about)) * later  # a set has another order in every process
+        scores = scope.lexical(sorted(about)) * self._is_later(row)  # a set has another order in every process
         most = RIVALS if people else SHORT_RIVALS
         rivals, old = [other for other in best(scores, most).tolist() if scores[other] > 0], Changes(text)
         scope.passages.read(rivals)
@@ -242,10 +286,10 @@ class Beside:
     def _last_said(self, row: int, asked: Passage) -> list[int]:
         """Rows of the last message of the assistant in the turn of `asked`."""
         scope = self.scope
-        later = (scope.places > scope.places[row]) & (scope.places <= scope.places[row] + MOST_STEPS)
+        near = scope.places <= scope.places[row] + MOST_STEPS
         said = [
             other
-            for other in np.flatnonzero(later & (scope.session_numbers == scope.session_numbers[row])).tolist()
+            for other in np.flatnonzero(near & self._is_later(row)).tolist()
             if (each := self._passage(other)).turn == asked.turn and each.speaker == "assistant" and not each.tools
         ]
         last = max((int(scope.places[other]) for other in said), default=0)
