@@ -238,6 +238,8 @@ def test_an_endless_name_takes_time_in_proportion(text):
     "One rule for the minutes: names in full.", "And a small wish: tell me the price first.",
     "New house rule: shoes off.", "No footnotes in the programme, please.", "Please no abbreviations.",
     "No sherry in the trifle please, Ada drives.",
+    "Go step by step, don't give me the solution before I tried.", "Be brief, and do not use tables.",
+    "She must never get aspirin with it.", "The lid must not be opened before noon.",
 ])  # fmt: skip
 def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     assert is_rule(text)
@@ -256,6 +258,8 @@ def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     "My wish list: a bike and a tent.", "Our rule engine: the old one.", "Is there no bus on Sunday, please?",
     "I see no button, please.", "The linter has one rule violation: tabs.",
     "You broke a rule: off-side.",
+    "It's late already, don't call.", "The neighbours, who moved in May, do not pay.", "Don't give up.",
+    "It must not have rained for weeks.",
 ])  # fmt: skip
 def test_what_tells_of_always_and_never_is_no_rule(text):
     assert not is_rule(text)

@@ -18,6 +18,18 @@ _ANNOUNCED = (
     r"(?: (?:more|new|last|other|little|small|general|golden|ground|house))?"
 )
 """What stands before "rule" and "wish" where one is laid down, and neither spoken of nor broken."""
+_DO_NOT = (
+    r"(?:do not|don['\u2019]t)(?: ever)? (?!(?:worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need"
+    r"|see|understand|really|you|i|give(?! (?:me|us|any)\b)|stop|let|ever|quit|miss|say|remember|recall|care|mean"
+    r"|believe|love|hate|enjoy)\b)\w+"
+)
+"""As in "Don't add comments", but not "Don't worry"."""
+_TELLS_OF = (
+    r"(?:i|we|you|he|she|it|they|this|that|these|those|there|here|my|our|your|his|her|its|their|the|an?|some|most|all|both"
+    r"|no|yes|yeah|ok|okay|well|oh|wow|hey|if|when|while|since|because|as|so|what|who|how|why|where|which|is|are|do|does"
+    r"|did|can|could|would|should|will|has|have|had)"
+)
+"""How a sentence begins that gives no order."""
 _RULE = re.compile(
     # where a sentence begins, behind "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
@@ -34,13 +46,14 @@ _RULE = re.compile(
     r"(?:[.!]|$|,? (?:just|let|feel free)\b))"
     r"|(?:every|each) ?time you|make sure (?:to |that |you )?(?:always|never|only)"
     # "Don't add comments", but not "Don't worry"
-    r"|(?:do not|don['\u2019]t)(?: ever)? (?!(?:worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need"
-    r"|see|understand|really|you|i|give|stop|let|ever|quit|miss|say|remember|recall|care|mean|believe|love|hate|enjoy)\b)"
-    r"\w+)\b"
-    # anywhere: "please never", "you should always", "we never", "use tabs, not spaces"; "we always loved it" only tells
+    rf"|{_DO_NOT})\b"
+    # in an order that begins otherwise: "Be brief, don't use tables", but not "It's late, don't call"
+    rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!{_TELLS_OF}\b)[a-z]+ [^.!?:;\n]{{0,100}}, (?:(?:and|but|please) )?{_DO_NOT}\b"
+    # anywhere: "please never", "you should always", "we never", "he must never", "use tabs, not spaces"; but "we always
+    # loved it" only tells
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
     r"|\bwe (?:always|never)\b(?! (?:love|enjoy|look forward|had|have been|met|went|saw|got|did|was|were|thought|knew"
-    r"|felt|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\byou must not\b"
+    r"|felt|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\bmust (?:not|never)\b(?! have\b)"
     # "One rule for the letters: no jokes", "please no tables", "no exclamation marks, please", but not "please no rush"
     rf"|{_ANNOUNCED} (?:rules?|wish(?:es)?)(?: (?:for|about|on|in|of|from|to)\b(?! thumb)[^.?!:\n]{{0,36}})?:\s*\S"
     r"|\bplease,? no (?!rush|hurry|need|worries|problem)\w"
@@ -57,7 +70,7 @@ _PREFERENCE = re.compile(
 )
 _OF_RULES = (
     "always", "never", "now on", "here on", "going forward", "i ask", "whenever you", "time you", "make sure ",
-    "do not", "don'", "don\u2019", "must not", "rule", "wish", "please",
+    "do not", "don'", "don\u2019", "must n", "rule", "wish", "please",
 )  # fmt: skip
 _OTHERS = ("not", "instead of", "rather than")
 """What a rule holds one of: the patterns cost a hundred times as much as to look for it."""
