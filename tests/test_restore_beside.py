@@ -9,6 +9,9 @@ from test_restore import LEXICAL, ask, filed, write
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config
 from lantern_proxy.memory import Lantern
+from lantern_proxy.restore.beside import Beside
+from lantern_proxy.restore.context import Contexts
+from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.signals import named
 from lantern_proxy.turn import canonical
@@ -299,6 +302,26 @@ def test_a_loss_block_does_not_show_an_old_value_without_what_came_of_it(tmp_pat
             text = restored.text if restored else ""
             assert len(text) <= budget
             assert "6 attempts" not in text or "Make it 3" in text
+
+
+@pytest.mark.parametrize(
+    ("later", "is_of_it"),
+    [
+        ("The boathouse safe has a new code, 9026.", True),
+        ("The cellar of the library has a code of 9026.", False),
+        ("The boathouse safe is the one under the stairs.", False),
+    ],
+)
+def test_what_has_the_words_of_an_older_value_and_another_value_came_of_it(tmp_path, later, is_of_it):
+    old = "Code of the boathouse safe is 4471."
+    later += " It rained all morning, so we sat there and waited and drank tea until it was time to go home again."
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([(old, "Noted."), *OTHERS[:14], (later, "All set."), *OTHERS[14:]]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        with restorer._scope(ask()) as scope:
+            beside = Beside(restorer._source, scope, Present("Nothing."), {}, ask(), Contexts(scope))
+            found = [scope.passages[row].flat for row in beside.came_of(0, old)]
+    assert found == [later] * is_of_it
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ RIVALS, SHORT_RIVALS = 6, 24
 """Later messages that one is compared with; and where they are short, or replies to such."""
 SHARE, SHARE_ALONE = 0.25, 0.4
 """Least share of a sentence that is about the earlier one, where a value of the same sort follows, and where none."""
+SHARE_SAME = 0.6
+"""The same of its words beside its values, where nothing else tells that it is about the same."""
 RARE = 0.45
 """How rare a word must be, of which two messages speak, to make them speak of the same."""
 MOST_CHARS = 400
@@ -259,11 +261,18 @@ class Beside:
             if old.has_other(sentence) and not old.is_named(sentence) and self._is_of_another(weights, about):
                 continue
             if old.has_other(sentence if is_question else " ".join(each[n : n + 2])):
-                if not named or old.is_named(sentence):
+                if not named or old.is_named(sentence) or self._says_the_same(sentence, weights, about, old):
                     return True
             elif not is_question and not named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
         return False
+
+    def _says_the_same(self, sentence: str, weights: Mapping[str, float], about: frozenset[str], old: Changes) -> bool:
+        """Are most words of a sentence those of the old ones, and its value of the same unit as theirs: "The safe has a
+        new code, 9026" behind "Code of the safe is 4471"? weights: of its terms"""
+        words = {term: weight for term, weight in weights.items() if not any(map(str.isdigit, term))}
+        shared = [weight for term, weight in words.items() if term in about]
+        return len(shared) > 1 and sum(shared) >= SHARE_SAME * sum(words.values()) and old.has_alike(sentence)
 
     def _is_of_another(self, weights: Mapping[str, float], about: frozenset[str]) -> bool:
         """Does a sentence speak of something else in the same words, as records do: "The Porto budget is 500" beside
