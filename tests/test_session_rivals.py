@@ -422,3 +422,29 @@ def test_of_conversations_that_began_in_the_same_words_each_goes_on_under_its_ow
         )
         assert step.session.id == began[name]
         lab.answer(step, assistant("That is noted."))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("answered", [False, True])
+def test_agents_at_one_task_are_told_apart_by_the_ids_of_their_calls_where_old_results_are_cleared(
+    restarts: bool, answered: bool
+) -> None:
+    """What each called for is the same as well. answered: the other one is a call behind, else two"""
+    lab, orders = Lab(), {"role": "system", "content": SYSTEM}
+    lab.restarts = restarts
+
+    def work(number: str, steps: int) -> tuple[Step, list[Wire]]:
+        history = [user("Review the change against the rules of our team, and report what you find.")]
+        for at in range(steps):
+            step = lab.ask([orders, *history], tools=("run",))
+            call_id = lab.call_id()
+            history.append(called(call_id, "run", of=f"file {at}"))
+            lab.answer(step, history[-1])
+            history.append(result(call_id, f"Of file {at} it says {number if at == 1 else 'nothing'}."))
+        return step, history
+
+    own, history = work("7731-R", 3)
+    other, _ = work("9942-E", 2 if answered else 1)
+    cleared = [{**m, "content": "[cleared]"} if m["role"] == "tool" else m for m in history[:-1]]
+    step = lab.ask([orders, *cleared, history[-1]], tools=("run",))
+    assert step.session.id == own.session.id != other.session.id, step.link.why

@@ -38,7 +38,7 @@ from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken
 from lantern_proxy.session.read import is_spoken_to
 from lantern_proxy.session.remembered import forget, remember
 from lantern_proxy.session.retold import is_retold, is_told_whole
-from lantern_proxy.session.rivals import FIRST, is_anothers, is_contested, settled
+from lantern_proxy.session.rivals import FIRST, is_anothers, is_called_elsewhere, is_contested, settled
 from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of
 from lantern_proxy.session.wishes import is_summary_call, is_title_call
 from lantern_proxy.session.within import by_text, is_step, stepped, steps_told
@@ -253,7 +253,9 @@ def _by_head_or_evidence(known: Known, request: Request, weak: Sequence[str], no
     before = continued(known, request) or continued_otherwise(known, request)
     if before and are_examples_behind(known, before, request):
         return None
-    asked = None if before else only_asked(known, request)
+    is_elsewhere = before is not None and is_called_elsewhere(known, before, request)
+    before = None if is_elsewhere else before
+    asked = None if before or is_elsewhere else only_asked(known, request)
     if (begun := before or asked) and (session := settled(known, begun, request, weak)):
         used = _used(known, request, session, goes_on=session is begun)
         # of the archive's sessions one may have been asked the same

@@ -4,12 +4,14 @@ Bots say the same to many, and their users answer with a word. Where two fit it 
 since the one must not get what the other said.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import dropwhile, islice, takewhile
 
 from lantern_proxy.history.former import states_of
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, before_answer, goes_on, items_of, spoken
+from lantern_proxy.history.same import changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.known import (
@@ -200,6 +202,19 @@ def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bo
         return True
     before = (e for e in reversed(session.head) if not e.produced)
     return next((m.print for m in said_in(before)), None) == asked[-1].print
+
+
+def is_called_elsewhere(known: Known, session: Session, request: Request) -> bool:
+    """Do more ids of what a request shows otherwise than `session`, or behind its head, lead to another conversation?
+
+    Agents at one task call for the same things in the same words, and get the same; only the ids of the calls differ.
+    """
+    messages, head = request.messages, [e.message for e in session.head]
+    others = [messages[at] for at in changed(head, messages)] + [*messages[len(head) :]]
+    numbers = numbers_of(others)
+    led = Counter(sid for i in items_of(others) for value in ids_of(i, numbers) for sid in known.by_id.get(value, ()))
+    theirs = _candidates(known, led, request)
+    return any(led[s.id] > led[session.id] for s in theirs)
 
 
 def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
