@@ -448,3 +448,28 @@ def test_agents_at_one_task_are_told_apart_by_the_ids_of_their_calls_where_old_r
     cleared = [{**m, "content": "[cleared]"} if m["role"] == "tool" else m for m in history[:-1]]
     step = lab.ask([orders, *cleared, history[-1]], tools=("run",))
     assert step.session.id == own.session.id != other.session.id, step.link.why
+
+
+@pytest.mark.parametrize("ends", ["as it began", "as another began"])
+def test_a_history_in_one_text_is_that_of_who_said_no_more_than_stands_there(ends: str) -> None:
+    """Both began alike; the one came back to that, or was asked what the other is asked now."""
+    lab = Lab()
+
+    def say(told: list[str]) -> Step:
+        return lab.ask([{"role": "system", "content": SYSTEM}, user("\n".join(told))])
+
+    def talk(*said: tuple[str, str]) -> tuple[set[str], list[str]]:
+        told, sessions = list[str](), set[str]()
+        for asked, answer in said:
+            told.append(f"user: {asked}")
+            step = say(told)
+            lab.answer(step, assistant(answer))
+            told.append(f"assistant: {answer}")
+            sessions.add(step.session.id)
+        return sessions, told
+
+    code, park = ("My code is 7731-R.", "Noted."), ("Where can I park my car?", "Behind the house, for an hour.")
+    _, told = talk(HOURS)
+    others, _ = talk(HOURS, park, code, HOURS) if ends == "as it began" else talk(HOURS, park, code)
+    step = say([*told, "user: And on Sundays?" if ends == "as it began" else f"user: {park[0]}"])
+    assert step.session.id not in others, step.link.why

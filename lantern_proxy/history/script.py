@@ -91,27 +91,29 @@ def _by_lines(session: Session, request: Request, written: str, text: str) -> Re
 def teller_of(
     sessions: Iterable[Session], request: Request, said: Mapping[str, Iterable[str]] | None = None
 ) -> Session | None:
-    """The session whose script this is: of several the one with most of its lines, then whose last are there, then the
-    first.
+    """The session whose script this is: of several the one that fits best, then whose last lines are there, then the
+    one that held least.
 
     said: session id -> what was said in it, as far as it is remembered; None: an id says whose the script may be.
     Without one its end must be there, or more than how many begin: a greeting. Where the session holds more than the
     request shows, both must, and no other session may be as like: who says what many say must not get what was said
     to one of them. Nor may others of `sessions` hold every line that tells it, or its speakers have said other things.
     """
-    if not script_of(request):
+    text = squeezed(script_of(request))
+    if not text:
         return None
     sessions = [*sessions]
-    told = [_Told(s, lines, _shows_end(s, lines)) for s in sessions if (lines := lines_of(s, request))]
+    read = ((s, lines) for s in sessions if (lines := lines_of(s, request)))
+    told = [_Told(s, lines, _shows_end(s, lines), text) for s, lines in read]
     if said is not None:
         told = [each for each in told if each.shows_end or each.length > _GREETING]
         told = [each for each in told if not _is_preceded(each, said.get(each.session.id, ()), request)]
-    best = max(told, key=lambda each: (each.length, each.shows_end), default=None)
+    best = max(told, key=lambda each: (*each.fit, each.shows_end, -len(each.session.keys)), default=None)
     if best is None or said is None:
         return best and best.session
     if _is_said_elsewhere(best.session, best.lines, sessions, request):
         return None
-    rivals = [each for each in told if each.length == best.length]
+    rivals = [each for each in told if each.fit == best.fit]
     is_one = _is_one_line(best.lines) or best.lines.messages[-1] is request.messages[-1]
     is_one = is_one or _is_written_behind(best.session, best.lines)
     alone = len(rivals) == 1 and best.shows_end and best.length > _GREETING and is_one
@@ -161,10 +163,19 @@ class _Told(NamedTuple):
     session: Session
     lines: Request
     shows_end: bool
+    text: str
+    """The same as it came, squeezed()."""
 
     @property
     def length(self) -> int:
         return len(self.lines.messages)
+
+    @property
+    def fit(self) -> tuple[int, bool, int]:
+        """How well it fits, the best is the largest: by how little stands there from what is asked on, by whether all
+        is there that the session held, and by how many lines are known."""
+        at = Backward(self.text).rfind(squeezed(self.lines.messages[-1].text), len(self.text))
+        return at, not _hides(self.session, self.lines), self.length
 
 
 def _shows_end(session: Session, lines: Request) -> bool:
