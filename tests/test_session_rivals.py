@@ -473,3 +473,19 @@ def test_a_history_in_one_text_is_that_of_who_said_no_more_than_stands_there(end
     others, _ = talk(HOURS, park, code, HOURS) if ends == "as it began" else talk(HOURS, park, code)
     step = say([*told, "user: And on Sundays?" if ends == "as it began" else f"user: {park[0]}"])
     assert step.session.id not in others, step.link.why
+
+
+@pytest.mark.parametrize("told", ["", " with number 7731-R"])
+def test_of_two_with_one_name_nobody_gets_what_the_other_said_behind_a_summary_that_fits_both(told: str) -> None:
+    """Their bot sums up by a template, and shows no more than that and the question."""
+    lab, orders, sessions = Lab(), {"role": "system", "content": SYSTEM}, []
+    summary = user(f"The customer Rosa Quint asked about the contract{told}. The matter is still open.")
+    for code in ("7731-R", "9942-E"):
+        said = [("Hello, I am Rosa Quint, and it is about my contract.", "Hello!"), (f"It is {code}.", "Noted."), HOURS]
+        own, _ = talk(lab, said, 9)
+        step = lab.ask([orders, summary, user("And what does it cost per month?")])
+        sessions.append((own, step.session.id))
+        lab.answer(step, assistant("It costs 12 euros."))
+    (rosas, first), (_, second) = sessions
+    assert first in rosas, "nobody else was there yet"
+    assert (second in rosas) is bool(told), "where the number is told, she asks again"

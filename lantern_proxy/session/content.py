@@ -25,6 +25,7 @@ from lantern_proxy.session.rivals import (
 )
 from lantern_proxy.session.script import is_own
 from lantern_proxy.session.shown import shown_and_asked
+from lantern_proxy.session.words import is_told_of_several
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
@@ -39,6 +40,9 @@ _LEAST = 1.0
 _SHORT_WEIGHT = 0.5
 """How much an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation. A text
 of the user that is as short counts half: "Go on." is said in many."""
+
+_FEW = 2
+"""A summary and a question are so many texts."""
 
 
 def continued(known: Known, request: Request) -> Session | None:
@@ -261,11 +265,15 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     session's?
 
     One text may be asked by many: it counts only where it still waits for an answer, or the request begins like the
-    session. Two texts count: their client keeps what its user said. None count under another system prompt.
+    session. Two texts count: their client keeps what its user said. None count under another system prompt. Where some
+    was lost, a summary and a question that may be told of others, too, do not count.
 
     asked: fingerprints of texts in the request that only this session's user said
     """
     if not asked or not shows_system_of(session, request):
+        return False
+    texts = {i.print: plain(i.text) for i in items_of(request.messages) if i.print in asked}
+    if session.lost and len(texts) <= _FEW and is_told_of_several(known, session, request, "\n".join(texts.values())):
         return False
     known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
     parts = known_as | _parted(asked.difference(*known_as), request.messages)

@@ -79,21 +79,34 @@ def spoken_of(known: Known, sessions: Sequence[Session], request: Request) -> Se
     return next(named, None)
 
 
+def is_told_of_several(known: Known, session: Session, request: Request, text: str) -> bool:
+    """May a text be told of another conversation seen lately as well: does one name all things that the text names?"""
+    now = next(reversed(known.sessions.values())).last_seen_at
+    others = (s for s in _candidates(known, request, (), now) if not _same_talk(session, s))
+    marks = _marks_in(text)
+    return any(all(mark in named for mark in marks) for named in (named_in(known, s.id) for s in others))
+
+
 def _names_what_it_named(known: Known, session: Session, others: Sequence[Session], claimed: str) -> bool:
     """Does a claimed history name things that only this session named: numbers, people, paths?
 
     All who talk about one subject do so in the same words, and all name the product. A summary names little that was
     not in the conversation; documents and notes do.
     """
-    terms_of = (word for term in specifics(claimed) for word in term.split())
-    words = dict.fromkeys([*terms_of, *_NUMBERED.findall(claimed)])
-    marks = [word for word in words if len(word) >= _MARK_CHARS and _MARK.search(word)][:_MARKS]
+    marks = _marks_in(claimed)
     apart = (other for other in others if not _same_talk(session, other))
     common = "\n".join([session.system, *(named_in(known, other.id) for other in apart)])
     telling = [mark for mark in marks if mark not in common]
     named = named_in(known, session.id)
     shared = sum(mark in named for mark in telling)
     return shared >= _MIN_MARKS and 2 * shared >= len(telling)
+
+
+def _marks_in(text: str) -> list[str]:
+    """Words of a text that name one thing, the first ones."""
+    terms_of = (word for term in specifics(text) for word in term.split())
+    words = dict.fromkeys([*terms_of, *_NUMBERED.findall(text)])
+    return [word for word in words if len(word) >= _MARK_CHARS and _MARK.search(word)][:_MARKS]
 
 
 def _candidates(known: Known, request: Request, weak: Sequence[str], now: float) -> Sequence[Session]:
