@@ -694,6 +694,19 @@ def test_what_a_side_call_made_of_a_conversation_gives_it_to_nobody_who_says_the
     assert (step.event, step.link.why) == ("new", "nothing known")
 
 
+@pytest.mark.parametrize("named", ["acme-4711", ""])
+def test_remembered_facts_alone_lead_to_no_conversation_but_the_one_that_their_client_names(named: str) -> None:
+    lab = Lab()
+    chat = Chat(lab, named=named)
+    for said, answer in menu(0)[:5]:
+        chat.turn(said, answer)
+    side = lab.ask([user(f"Read the conversation and do as you were told.\n\n{transcript(chat.history)}")])
+    lab.answer(side, assistant(json.dumps({"facts": [NOTED]})))
+    remembered = {"role": "system", "content": f"{SYSTEM}\n\n# Memories\n- {NOTED}"}
+    step = lab.ask([remembered, user("Does it work again?")], headers=chat.headers)
+    assert (step.event, step.session.id == chat.session) == (("compacted", True) if named else ("new", False))
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_summary_that_two_got_is_nobodys_unless_one_of_them_is_named(named: bool) -> None:
     lab = Lab()

@@ -1,4 +1,7 @@
-"""A chat with Mem0: the model sees what is remembered of the talk, in the system prompt, and nothing of the talk."""
+"""A chat with Mem0: the model sees what is remembered of the talk, in the system prompt, and nothing of the talk.
+
+A fact may be remembered of many people, so the program names the conversation.
+"""
 
 import json
 import os
@@ -23,7 +26,8 @@ SYSTEM = "You help a small team. Answer by what is asked, and by what is remembe
 
 def main():
     EmbedderFactory.create = lambda *args: MockEmbeddings()
-    client, memory, ann = OpenAI(base_url=URL, api_key=KEY), Memory.from_config(CONFIG), "ann"
+    memory, ann = Memory.from_config(CONFIG), "ann"
+    client = OpenAI(base_url=URL, api_key=KEY, default_headers={"x-lantern-session": ann})
     answers = []
     for line in JOB["lines"]:
         found = memory.search(line, filters={"user_id": ann}, top_k=3)["results"]
