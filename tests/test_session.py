@@ -571,6 +571,7 @@ def test_under_the_prompt_of_one_who_sums_up_a_part_of_a_conversation_is_a_side_
 @pytest.mark.parametrize("told", [
     "<analysis>They spoke of one project, and of nothing else.</analysis>\n<summary>\n{}\n</summary>",
     "<think>\nThey spoke of one project, and of nothing else.\n</think>\n\n{}",
+    '{{"parts": [{{"part": "first to last", "summary": "{}"}}]}}',
 ])  # fmt: skip
 @pytest.mark.parametrize("kept", [0, 1], ids=["nothing else", "and what was said first"])
 def test_a_summary_that_is_a_part_of_what_was_answered_is_the_sessions_it_was_made_for(chat, told, kept):
@@ -941,6 +942,16 @@ def test_a_short_answer_that_another_session_got_too_does_not_link_a_new_convers
     step = another(chat).send(example)
     assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
     goes_on(chat)
+
+
+@pytest.mark.parametrize(("rest", "event"), [("\n... [shortened]", "window"), (" for the others, please.", "new")])
+def test_whose_texts_are_cut_short_is_known_by_their_beginnings_where_something_stands_for_the_rest(rest, event):
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
+    chat.history = [m if at == 3 else {**m, "content": m["content"][:30] + rest} for at, m in enumerate(chat.history)]
+    step = chat.send([*chat.history, user("And what comes next?")])
+    assert (step.event, step.session.id == chat.session) == (event, event != "new"), step.link.why
 
 
 @pytest.mark.parametrize("tools", [False, True])

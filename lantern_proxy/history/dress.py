@@ -5,6 +5,7 @@ The arguments of a call as a text, JSON written anew, one field of it alone, a t
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -67,7 +68,7 @@ def _writes_calls(made: Sequence[Item], seen: Sequence[Item]) -> bool:
 def strings_of(text: str, *, listed: bool = True) -> Iterator[str]:
     """Every string within a JSON text, the text itself when it is none; names of fields are left out.
 
-    listed: also what stands in lists
+    listed: also what stands in lists; if not, of those no more than summaries, as the names of their fields say
     """
     start, end = text.find("{"), text.rfind("}")
     try:
@@ -80,14 +81,19 @@ def strings_of(text: str, *, listed: bool = True) -> Iterator[str]:
             yield value
         elif isinstance(value, dict):
             pending += value.values()
-        elif isinstance(value, list) and listed:
-            pending += value
+        elif isinstance(value, list):
+            pending += value if listed else _summaries_in(value)
+
+
+def _summaries_in(listed: Iterable[Any]) -> list[Any]:
+    records = (each for each in listed if isinstance(each, dict))
+    return [value for each in records for name, value in each.items() if "summar" in name.lower()]
 
 
 def parts_of(text: str) -> Iterator[str]:
     """Every string within a JSON text, else the text itself, and each of its parts: what stands within tags, and what
     stands between those. Clients keep the summary of an answer, and leave out the thoughts in front of it; lists hold
-    facts to remember, suggestions, each for itself."""
+    facts to remember, suggestions, each for itself, or a summary of each part of a history."""
     for each in strings_of(text, listed=False):
         yield each
         yield from _tagged(each[:_READ_CHARS])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
-from lantern_proxy.history.text import breadth, mostly_equal
+from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of, is_greeting, numbers_of
 from lantern_proxy.session.shown import end_of_shown, prints_of, said_of, shown_and_asked
 from lantern_proxy.turn import Message, Request, plain
@@ -16,6 +16,8 @@ _LOOKED_AT = 32
 """Messages shown last that are compared with all that was said: enough to see whose they are."""
 _ALIKE_CHARS = 6
 """Two texts of PROBE_CHARS and more that are mostly equal share so much of their fronts or of their backs."""
+_CUT = re.compile(r"\s*(?:\.\.\.|…|[\[<(])")
+"""Begins what a client puts in place of the rest of a text."""
 
 
 def is_passing(known: Known, session: Session, request: Request) -> bool:
@@ -76,7 +78,7 @@ def _is_asked_anew(asked: Set[str] | None, message: Message) -> bool:
 
 
 def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
-    """Was it said in a session, also in another dress?"""
+    """Was it said in a session, also in another dress, or as the beginning that a client left of it?"""
     if any(i.print in prints or session.id in heard(known, i.print) for i in message.items):
         return True
     text = plain(message.text)
@@ -87,6 +89,7 @@ def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: S
     return any(
         (each[:PROBE_CHARS] in begun and each in text)
         or text in each
+        or (each.startswith(text[:PROBE_CHARS]) and _CUT.match(text, shared_front(each, text)))
         or ((each.startswith(front) or each.endswith(back)) and mostly_equal(each, text))
         for each in said
         if len(each) >= PROBE_CHARS
