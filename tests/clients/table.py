@@ -9,8 +9,8 @@ from clients.programs import program
 COMPACTED, WINDOW, CLEARED = frozenset({"compacted"}), frozenset({"window"}), frozenset({"cleared"})
 
 LIBRARIES = (
-    "openai==3.54.0", "anthropic==2.12.0", "langchain==1.5.2", "langchain-openai==1.6.7", "openai-agents==0.24.0",
-    "pydantic-ai-slim[openai]==2.68.0", "langgraph==1.2.22",
+    "openai==3.57.0", "anthropic==2.14.0", "langchain==1.5.2", "langchain-openai==1.7.4", "openai-agents==0.24.0",
+    "pydantic-ai-slim[openai]==2.68.0", "langgraph==1.2.24",
 )  # fmt: skip
 """Python libraries that install in seconds and agree with each other: one environment for all of them."""
 
