@@ -1053,7 +1053,7 @@ def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_cli
         await say(200, completion(**given), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
-        with serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+        with serving(config_for(upstream, tmp_path)) as url:
             messages = [*talk(url, 3), said(asked)]
             ask(url, body(*messages))
             assert told(ask(url, body(*messages, call, result, said(TASK))))["event"] == "side"
@@ -1068,6 +1068,6 @@ def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_cli
                 assert told(gone_on)["event"] == "turn"
                 assert blocks(upstream) == [block]
                 history.append(gone_on.json()["choices"][0]["message"])
-        with serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+        with serving(config_for(upstream, tmp_path)) as url:
             ask(url, body(*history, said("Good morning.")))
             assert blocks(upstream) == [block]
