@@ -223,6 +223,27 @@ def test_who_goes_back_to_a_stored_answer_is_on_a_branch_and_may_come_back():
     assert len(back.session.abandoned) == 4
 
 
+def test_a_client_that_shows_answers_by_their_ids_comes_back_to_a_branch_that_it_left():
+    """What its user said tells no branch: it has another time with every request."""
+    stored, clock = Stored(), itertools.count(10)
+
+    def turn(history: list[tuple[str, str]], said: str) -> Step:
+        now = next(clock)
+        shown = [(user(f"[{now - 2 * n} minutes ago] {text}"), name) for n, (text, name) in enumerate(history)]
+        before = [item for asked, name in shown for item in (asked, {"type": "item_reference", "id": name})]
+        step, name = stored.turn(said, input=[*before, user(f"[0 minutes ago] {said}")])
+        history.append((said, name.replace("resp_", "msg_")))
+        return step
+
+    history = list[tuple[str, str]]()
+    first, *_ = [turn(history, f"Point {n} of the harbour.") for n in range(4)]
+    other = history[:-1]
+    assert turn(other, "Leave the harbour. Who built the bridge?").event == "branch"
+    back = turn(history, "And what is point 4?")
+    assert (back.event, back.session.id) == ("branch", first.session.id), back.link.why
+    assert [f.message.text for f in back.filed] == ["[0 minutes ago] And what is point 4?"]
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_got_no_answer_may_be_asked_again_behind_the_same_stored_one(count):
     stored = Stored()

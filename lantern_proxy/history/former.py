@@ -106,11 +106,14 @@ def on_branch(session: Session, request: Request) -> Session:
         return _behind_stored(session, request)
     if not session.forks or goes_on(session, request):
         return session
-    prints = {m.print for m in spoken(request.messages) if m.print}
+    said = spoken(request.messages)
+    prints = {m.print for m in said if m.print}
+    ids = {value for m in said for i in m.items if i.kind == "ref" for value in i.ids}
 
     def shown(state: Session) -> tuple[int, int]:
         """Answers first: a user says "Go on." on each branch, and often."""
-        held = {e.message.print: e.message.role for e in state.head if e.message.print in prints}
+        messages = (e.message for e in state.head)
+        held = {m.print: m.role for m in messages if m.print in prints or not ids.isdisjoint(m.ids)}
         return sum(role == "assistant" for role in held.values()), len(held)
 
     best = max(session.forks, key=shown)
