@@ -124,6 +124,7 @@ def test_nobody_takes_over_a_thread_of_who_had_said_one_thing() -> None:
     [
         ([user(PLAN), user("Where do I begin?")], True),
         ([user(f"Before: {PLAN} Where do I begin?")], True),
+        ([user(f"[5 minutes ago] {PLAN} Where do I begin?")], True),
         ([user(f"It is set by hand. {PLAN} Where do I begin?")], True),
         ([user(f"A friend of mine has written this draft: {PLAN} Where do I begin?")], False),
     ],
@@ -133,6 +134,24 @@ def test_an_answer_in_front_of_the_question_was_a_summary_and_one_that_is_introd
 ) -> None:
     lab, session = planned(passed=False)
     assert is_retold(lab.known.said[session.id], session, request(*shown)) is is_it
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("in_system", [False, True])
+def test_a_summary_that_was_asked_for_like_a_turn_is_shown_without_what_the_model_thought_before(
+    in_system: bool, restarts: bool
+) -> None:
+    lab, history = Lab(), list[Wire]()
+    lab.restarts = restarts
+    for text in (*ASKED, "Write down for me what is planned."):
+        history.append(user(text))
+        step = lab.ask(history)
+        said = f"It is point {len(history)} of the list." if text in ASKED else PLAN
+        lab.answer(step, assistant(f"<think>\nWhat do they want of {len(history)}?\n</think>\n\n{said}"))
+        history.append(assistant(said))
+    told = {"role": "system", "content": PLAN} if in_system else user(PLAN)
+    after = lab.ask([told, *(history[-4:-2] if in_system else ()), user("Where do I begin?")])
+    assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
 
 
 def test_nothing_is_retold_of_a_session_that_shows_nothing() -> None:

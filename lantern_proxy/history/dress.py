@@ -23,6 +23,7 @@ _SIGNS = {"n": "\n", "r": "\n", "t": "\t", "b": "", "f": ""}
 _READ_CHARS = 200_000
 """How much of a text is read so."""
 _NO_WORD = re.compile(r"[\W_]+")
+_THOUGHT = re.compile(r"\s*<(\w[\w-]{0,40})>.*?</\1>", re.S)
 _TAG, _CLOSING = re.compile(r"<(\w[\w-]{0,40})>"), re.compile(r"</(\w[\w-]{0,40})>")
 
 
@@ -97,6 +98,12 @@ def parts_of(text: str) -> Iterator[str]:
     for each in strings_of(text, listed=False):
         yield each
         yield from _tagged(each[:_READ_CHARS])
+
+
+def without_thought(text: str) -> str:
+    """`text` without what stands within tags at its beginning: there models think, and clients leave that out."""
+    found = _THOUGHT.match(text)
+    return text[found.end() :] if found else text
 
 
 def _tagged(text: str) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """A session's history that is told again in other words, or as one text, by who goes on with it."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from lantern_proxy import analyze
-from lantern_proxy.history.dress import strings_of
+from lantern_proxy.analyze.spoken import STAMP
+from lantern_proxy.history.dress import strings_of, without_thought
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
 from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP
@@ -16,6 +18,7 @@ from lantern_proxy.session.read import is_users, read_of, untagged
 from lantern_proxy.session.wishes import wishes_summary, wishes_title
 from lantern_proxy.turn import Request, plain
 
+_STAMP = re.compile(rf"\A{STAMP}")
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Texts of a user that an answer tells again, at least, and how much of each counts."""
 _HEADING_WORDS = 2
@@ -67,8 +70,13 @@ def is_told_whole(session: Session, request: Request) -> bool:
 
 
 def _opens(said: Mapping[str, str], session: Session, text: str, told: Sequence[str]) -> bool:
-    """Is there nothing in front of what is told in a text but tags, a heading, words around a summary, what was said
-    before, or what the session begins with, since some clients write their orders in front of what is said first?"""
+    """Is there nothing in front of what is told in a text but a time, tags, a heading, words around a summary, what was
+    said before, or what the session begins with, since some clients write their orders in front of what is said first?
+    """
+    return any(_is_opening(said, session, each, told) for each in (text, _STAMP.sub("", text, count=1)))
+
+
+def _is_opening(said: Mapping[str, str], session: Session, text: str, told: Sequence[str]) -> bool:
     front = text[: min((at for each in told if (at := text.find(each)) >= 0), default=0)]
     bare = untagged(front)
     begun = bool(front) and any(plain(m.text).startswith(front) for m in spoken(shown(session))[:1])
@@ -94,7 +102,8 @@ def _retold(session: Session, request: Request) -> list[str]:
     whole = "\n".join([plain(i.text) for i in texts])
     found: list[str] = []
     if request.tools >= session.tools:  # it may have been asked for without tools
-        found += [text for i in last.items if i.kind == "text" and (text := plain(i.text)) in whole]
+        told = (plain(without_thought(i.text)) for i in last.items if i.kind == "text")
+        found += [text for text in told if text in whole]
     if request.tools <= session.tools:
         passed = (plain(text) for i in last.calls for text in strings_of(i.text))
         found += [text for text in passed if text in whole and not whole.endswith(text)]
