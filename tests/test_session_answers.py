@@ -35,6 +35,22 @@ def test_a_begun_answer_is_filed_once():
     assert [sum(answer in text for text in texts) for _, answer in turns("zephyr", 3)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("thought", [{}, {"reasoning_content": "What do they want?"}], ids=["aloud", "beside"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_answer_that_its_user_cut_off_is_known_without_what_the_model_thought(restarts, thought):
+    """Thoughts are no part of what is compared, so none stands for the answer after a restart."""
+    lab, history = Lab(), list[dict[str, str]]()
+    for said, answer in turns("zephyr", 4):
+        history.append(user(said))
+        lab.answer(lab.ask(history), assistant(answer) | thought)
+        history.append(assistant(answer[:40]) | {"reasoning_content": "What do they want?"})
+        lab.ask([*history, user("Leave that.")])
+        history += [user("Leave that."), assistant("Gladly.")]
+    lab.restarts = restarts
+    plain = [{"role": m["role"], "content": m["content"]} for m in history]
+    assert lab.ask([*plain, user("And what is next?")]).event == "turn"
+
+
 VERSIONS = {
     "other words": lambda n, answer: assistant(f"The {n}. thing was looked after, as the office had wished it to be."),
     "masked": lambda n, answer: assistant(re.sub(r"\d+|[A-Z]\w+", "<NAME>", answer)),

@@ -186,7 +186,9 @@ def _keys_with(session: Session, filed: Sequence[Filed]) -> frozenset[str]:
 
 def head_of(session: Session) -> Head:
     """What has to be archived of the session beside its messages, so that it can go on after a restart."""
-    altered = {e.key: tuple([i.print for i in e.message.items]) for e in session.head if e.altered}
+    altered = {
+        e.key: tuple([i.print for i in e.message.items if i.kind != "reasoning"]) for e in session.head if e.altered
+    }
     abandoned = tuple(sorted(session.abandoned))
     return Head(
         keys=keys_of(session.head), altered=altered, abandoned=abandoned, lost=session.lost, person=session.person

@@ -100,7 +100,7 @@ def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
         return entry
     items, others = [], iter([p for p in prints if all(p != i.print for i in entry.message.items)])
     for i in entry.message.items:
-        print = i.print if i.print in prints else next(others, None)
+        print = i.print if i.kind == "reasoning" or i.print in prints else next(others, None)
         if print is not None:
             items.append(replace(i, print=print))
     items += [Item(entry.message.role, "text", "", "", (), print) for print in others]
