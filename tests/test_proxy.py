@@ -33,6 +33,7 @@ from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow, reply
+from lantern_proxy.history.record import chains, place_key
 from lantern_proxy.proxy.ledger import Ledgers, block_at, replay
 from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.proxy.tenants import Tenants
@@ -798,6 +799,20 @@ def test_a_block_goes_with_its_message_though_others_say_the_same():
         ((None,) * 5, [0]),  # a history in other words, or after what was known is forgotten
     ):
         assert [insert.at for _, insert in replay([block], later, kept)] == places
+
+
+def test_a_block_stays_with_its_message_where_that_comes_back_behind_all_that_was_said():
+    """The session knows the message by its place there, and has not shown it of late."""
+    short, whole = (
+        chat.read(json.dumps(body(*said, "Go on.", "Gone on.", "And now?")).encode())
+        for said in (("In short: it has begun.", "Yes."), ("Begin.", "Begun.", "On.", "Gone on."))
+    )
+    restored, name = (
+        Restored(kind="loss", text="", placed=(), considered=0, ms=0.0),
+        place_key(chains(whole.messages)[4]),
+    )
+    block = block_at("s", short, 2, "inside", restored, key=name, by="r", now=0.0)
+    assert [insert.at for _, insert in replay([block], whole, ("a", "b", "c", *(None,) * 4))] == [4]
 
 
 def test_a_block_goes_with_the_summary_in_its_message():

@@ -161,8 +161,9 @@ def replay(
     """
     if not blocks:
         return []
-    hashes = [chain.hex() for chain in chains(request.messages)]
-    alike, held = _places([m.print.hex() for m in request.messages]), _places(kept)
+    ends = chains(request.messages)
+    hashes, alike = [end.hex() for end in ends], _places([m.print.hex() for m in request.messages])
+    held = _places([key or place_key(end) for key, end in zip(kept, ends, strict=False)])  # some come back
     is_known = any(kept)
     found = []
     for block in blocks:
@@ -176,9 +177,9 @@ def replay(
     return found
 
 
-def _places(names: Sequence[str | None]) -> dict[str | None, list[int]]:
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
     """Name -> the places at which it stands in `names`."""
-    found: dict[str | None, list[int]] = {}
+    found: dict[str, list[int]] = {}
     for at, each in enumerate(names):
         found.setdefault(each, []).append(at)
     return found
@@ -188,7 +189,7 @@ def _anchor(
     block: Block,
     alike: Sequence[int],
     hashes: Sequence[str],
-    held: Mapping[str | None, Sequence[int]],
+    held: Mapping[str, Sequence[int]],
     *,
     is_known: bool,
 ) -> int | None:
