@@ -28,7 +28,7 @@ _ONE_STAGE = 40
 """So many clients share a proxy, each with a credential of its own."""
 
 
-def play_all(numbers: Iterable[int], *, restarts: float = 0.0, more: bool = False) -> list[Played]:
+def play_all(numbers: Iterable[int], *, restarts: float = 0.0, more: int = 0) -> list[Played]:
     """The clients of these numbers, one after the other. restarts: as in Stage; more: as in draw()"""
     played, waiting = [], list(numbers)
     for start in range(0, len(waiting), _ONE_STAGE):
@@ -52,7 +52,10 @@ def main() -> None:
     parser.add_argument(
         "--restarts", type=float, default=0.0, metavar="SHARE", help="of requests before which the proxy is restarted"
     )
-    parser.add_argument("--more", action="store_true", help="they also do what clients were not known to do at first")
+    parser.add_argument(
+        "--more", nargs="?", type=int, const=1, default=0, metavar="2",
+        help="they also do what clients were not known to do at first; 2: and what was found last",
+    )  # fmt: skip
     parser.add_argument("--faults", action="store_true", help="list the clients that met a fault")
     parser.add_argument("--story", action="store_true", help="tell every request of every client")
     args = parser.parse_args()

@@ -40,6 +40,10 @@ class Client:
     """The proxy is restarted before a compaction."""
     at_once: bool = False
     """Its model calls several tools at once, and their results come in any order."""
+    also: str = ""
+    """How it shortens its history every other time, if not in the same way as before."""
+    thinks_aloud: bool = False
+    """Its model thinks in its answers, between tags, and the client leaves that out when it shows them again."""
 
     @property
     def never_shortens(self) -> bool:

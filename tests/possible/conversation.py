@@ -130,6 +130,11 @@ class Conversation:
         shown = bare("\n".join([self.appended, *(m.text for m in (self.view(self.held) if self.view else self.held))]))
         return [fact for value, fact in self.facts.items() if bare(value) not in shown]
 
+    def change_style(self) -> None:
+        """Shorten in the other way the next time, if there is one."""
+        if self.client.also:
+            self.client = replace(self.client, style=self.client.also, also=self.client.style)
+
     # --- turns -------------------------------------------------------------------------------------------------------
 
     async def turn(
@@ -234,7 +239,10 @@ class Conversation:
             if sent.asked:
                 found = sent.asked.value in json.dumps(json.loads(exchange.body), ensure_ascii=False)
                 reply = Reply(text=f"{sent.asked.said if found else '?'} {self.talk.filler(1)}")
-            answered, said, response = answer(api, body, reply or Reply())
+            reply = reply or Reply()
+            thought = f"<think>\n{self.talk.filler(2)}\n</think>\n\n" if reply.text and self.client.thinks_aloud else ""
+            answered, said, response = answer(api, body, replace(reply, text=thought + reply.text))
+            said = replace(said, texts=(reply.text,)) if thought else said
             if status != 200:
                 answered = b'{"error": {"message": "overloaded", "type": "server_error"}}'
             if not complete:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from possible.client import Client
 from possible.compactions import HARMLESS, SILENT, SUMMARISED, VIEWS
-from possible.incidents import INCIDENTS, MORE
+from possible.incidents import INCIDENTS, MORE, OF_LATE
 from possible.talk import LANGUAGES
 from possible.wire import Dress
 
@@ -32,8 +32,8 @@ def numbers(text: str) -> range:
     return range(int(first), int(end) if end else int(first) + 1)
 
 
-def draw(number: int, *, more: bool = False) -> Client:
-    """The client of that number. more: it may also do what none did when it got its number"""
+def draw(number: int, *, more: int = 0) -> Client:
+    """The client of that number. more: it may also do what none did when it got its number; 2: and what came last"""
     rng = random.Random(number)
     pick = rng.choice
     api = pick(("chat", "chat", "responses", "messages"))
@@ -60,7 +60,8 @@ def draw(number: int, *, more: bool = False) -> Client:
         neighbours=pick((0, 0, 0, 1, 2)), same_opening=rng.random() < 0.4, restarts=rng.random() < 0.2,
         terse=rng.random() < 0.2,
     )  # fmt: skip
-    return _with_more(client) if more else client
+    client = _with_more(client) if more else client
+    return _of_late(client) if more > 1 else client
 
 
 def _with_more(client: Client) -> Client:
@@ -69,4 +70,16 @@ def _with_more(client: Client) -> Client:
     return replace(
         client, at_once=at_once, dress=replace(client.dress, new_order=at_once and rng.random() < 0.3),
         incidents=(*client.incidents, *rng.sample([*MORE], rng.choice((0, 1, 1, 2)))),
+    )  # fmt: skip
+
+
+def _of_late(client: Client) -> Client:
+    rng = random.Random(f"{client.number} of late")
+    ways = [*SUMMARISED, *SILENT]
+    also = rng.choice(ways) if client.style in ways and client.ids != "chain" and rng.random() < 0.4 else ""
+    return replace(
+        client, also=also, rounds=max(client.rounds, 2 if also else 1), thinks_aloud=rng.random() < 0.25,
+        tools=client.tools or also.startswith(("cleared", "pairs", "window_mid")),
+        images=client.images or also.startswith("images"),
+        incidents=(*client.incidents, *rng.sample([*OF_LATE], rng.choice((0, 1, 2, 2)))),
     )  # fmt: skip

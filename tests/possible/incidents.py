@@ -10,6 +10,7 @@ from dataclasses import replace
 from clients.dialects import Reply
 
 from possible.conversation import AGENT_SYSTEM, HANDED_OVER, Conversation
+from possible.talk import Fact
 from possible.wire import Msg
 
 SIDE, SIDE_OR_NEW = frozenset({"side"}), frozenset({"side", "new"})
@@ -204,6 +205,75 @@ async def two_windows(c: Conversation) -> None:
             await c.turn("two windows", {"turn", "branch"})
 
 
+async def _cut_off(c: Conversation) -> tuple[str, str, Fact]:
+    """The user stops the model, and the client keeps what it showed. Returns that, what was to come, and its detail."""
+    reply, fact = c.reply()
+    words = reply.text.split(" ")
+    kept = " ".join(words[: len(words) // 3 + 1])
+    c.held.append(c.user())
+    said = await c.send(c.held, {"turn"}, "stopped", reply=reply, complete=False)
+    c.keep(replace(said, texts=(kept,), item=""), fact if fact.value in kept else None)
+    c.judge.take_back("\n".join(m.text for m in c.held))
+    return kept, reply.text[len(kept) :], fact
+
+
+async def stopped(c: Conversation) -> None:
+    """The user stops the model, and says something else; perhaps the client writes that the answer was stopped."""
+    if c.client.stream:
+        await _cut_off(c)
+        said = c.user()
+        mark = c.rng.choice(((), ("[Request interrupted by user]",)))
+        await c.turn("after a stop", said=replace(said, texts=(*mark, *said.texts)))
+
+
+async def continued(c: Conversation) -> None:
+    """The user stops the model, and lets it go on with that answer, which is one then."""
+    if c.client.stream:
+        kept, rest, fact = await _cut_off(c)
+        right = {"turn", "retry", "branch"}
+        begun, thought = c.held[-1], replace(c.held[-1], thought="")
+        said = await c.send([*c.held[:-1], thought], right, "continued", reply=Reply(text=rest))
+        c.held[-1] = replace(begun, texts=(kept + said.text,))
+        c.facts[fact.value], c.said_in[fact.value] = fact, begun.number
+        await c.turn("after it was continued", {"turn", "branch"})
+
+
+async def steered(c: Conversation) -> None:
+    """The user says something while a tool is at work: it follows what the tool gave."""
+    if c.client.tools:
+        c.held.append(c.user())
+        call = await c.call("read", {"path": f"notes/{c.rng.randrange(10**6)}.txt"})
+        c.result(call, lambda number: c.talk.result(c.note(number)))
+        await c.turn("steered")
+
+
+async def queued(c: Conversation) -> None:
+    """The user says several things in a row."""
+    c.held += [c.user() for _ in range(c.rng.randint(1, 2))]
+    await c.turn("queued")
+
+
+async def corrected(c: Conversation) -> None:
+    """The user writes into the last answer what the model should have said."""
+    if _may_go_back(c) and c.held[-1].role == "assistant" and not c.held[-1].call:
+        number = c.held[-1].number
+        c.take_back(len(c.held) - 1)
+        text = c.talk.message(c.note(number))
+        c.held.append(Msg("assistant", (text,), number=number))
+        await c.turn("corrected", {"turn", "branch"})
+
+
+async def nothing_said(c: Conversation) -> None:
+    """The model says nothing: its client shows an empty answer, or takes it and what was asked back."""
+    c.held.append(c.user())
+    said = await c.send(c.held, {"turn"}, "nothing said", reply=Reply())
+    if _may_go_back(c) and c.rng.random() < 0.5:
+        c.take_back(len(c.held) - 1)
+    else:
+        c.keep(replace(said, item=""))
+    await c.turn("after nothing", {"turn", "branch", "retry"})
+
+
 async def nothing(c: Conversation) -> None:
     """An incident that play.py times by itself."""
 
@@ -219,7 +289,12 @@ MORE: dict[str, Callable[[Conversation], Awaitable[None]]] = {
     "updated": updated, "two_windows": two_windows, "rejected": nothing, "mid_turn": nothing,
 }  # fmt: skip
 """What draw(more=True) adds."""
-UNCHAINED = frozenset({**INCIDENTS, **MORE}) - {"go_on", "summary_by_hand", "updated"}
+OF_LATE: dict[str, Callable[[Conversation], Awaitable[None]]] = {
+    "stopped": stopped, "continued": continued, "steered": steered, "queued": queued, "corrected": corrected,
+    "nothing_said": nothing_said,
+}  # fmt: skip
+"""What draw(more=2) adds to that."""
+UNCHAINED = frozenset({**INCIDENTS, **MORE, **OF_LATE}) - {"go_on", "summary_by_hand", "updated"}
 """Those that a client which sends only what is new does not have here."""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from possible.client import Client
 from possible.compactions import HARMLESS, SILENT, SUMMARISED, VIEWS, Case, wrapped
 from possible.conversation import Conversation, Window
-from possible.incidents import INCIDENTS, MORE, SHOW_ALL, UNCHAINED, mid_turn, summarise, title_first
+from possible.incidents import INCIDENTS, MORE, OF_LATE, SHOW_ALL, UNCHAINED, mid_turn, summarise, title_first
 from possible.judge import LOSSES, Fault, Judge, Ledger
 from possible.stage import Stage
 from possible.talk import LANGUAGES, Fact
@@ -60,17 +60,19 @@ async def _talk(client: Client, stage: Stage, conversations: list[Conversation])
             await main.turn()
             for at, name in when:
                 if at == n and not (client.ids == "chain" and name in UNCHAINED):
-                    await {**INCIDENTS, **MORE}[name](main)
+                    await {**INCIDENTS, **MORE, **OF_LATE}[name](main)
             for neighbour in conversations[1:]:
                 if rng.random() < 0.6:
                     await neighbour.turn()
         await _shorten(main, stage, round_)
+        main.change_style()
         if main.window and not main.view:
             for _ in range(2):
                 main.change_window()
                 await main.turn("other window", {"turn", "branch"})
         if conversations[1:] and rng.random() < 0.5:
             await _shorten(conversations[1], stage, round_)
+            conversations[1].change_style()
     for conversation in conversations:
         await conversation.turn("last turn")
 
