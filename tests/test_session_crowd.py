@@ -6,7 +6,7 @@ from crowd import VIEWS, draw, play, total
 
 import lantern_proxy.session
 
-BOTS = range(150)
+BOTS = (*range(150), 4531)
 PROGRAMS = {False: range(150, 210), True: range(195, 215)}
 """Without restarts and with them."""
 

@@ -10,7 +10,16 @@ from lantern_proxy.history.forms import is_others, shows_system_of
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
-from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, holder_of, ids_of, main_of, numbers_of
+from lantern_proxy.session.known import (
+    CANDIDATES,
+    PROBE_CHARS,
+    Known,
+    holder_of,
+    ids_of,
+    is_greeting,
+    main_of,
+    numbers_of,
+)
 from lantern_proxy.session.passing import is_passing
 from lantern_proxy.session.rivals import (
     decided,
@@ -228,7 +237,7 @@ def _points(known: Known, request: Request) -> dict[str, float]:
             weight = _SHORT_WEIGHT if is_short else _ANSWER_WEIGHT
             _credit(known, answered, made, weight * len(made) / len(holders))
         user = known.sessions[next(iter(users))] if len(users) == 1 else None
-        if user and (is_short or is_own(known, user, plain(i.text))):
+        if user and _is_its_users(known, user, i, is_short=is_short):
             _credit(known, asked, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
             if not is_short:
                 texts[main_of(user)].add(i.print)
@@ -236,6 +245,11 @@ def _points(known: Known, request: Request) -> dict[str, float]:
     likely = (s for s in alive if s.api == request.api)
     likely = (s for s in likely if s.id in answered or _is_asked_again(known, s, request, texts[s.id]))
     return {s.id: asked[s.id] + answered[s.id] for s in likely}
+
+
+def _is_its_users(known: Known, session: Session, i: Item, *, is_short: bool) -> bool:
+    """Is a text, said by the user of one session alone, told of no other? With a short one others may begin."""
+    return not is_greeting(known, [i]) if is_short else is_own(known, session, plain(i.text))
 
 
 def _most_likely(
