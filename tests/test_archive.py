@@ -38,6 +38,7 @@ from lantern_proxy.archive import (
 from lantern_proxy.archive import prune as archive_prune
 from lantern_proxy.archive import tenant as archive_tenant
 from lantern_proxy.archive.backup import backup
+from lantern_proxy.archive.errors import archive_error
 from lantern_proxy.archive.prune import _LOG_WAIT_S, ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.snapshots import snapshot_path
@@ -316,6 +317,20 @@ def test_an_archive_deleted_under_us_is_told_and_not_written_into_the_void(archi
         archive.write([record(1)])
     assert archive.faults["write"] == 1
     assert not archive.check()[0].ok
+
+
+def test_what_goes_wrong_is_told_as_that_of_the_archive_where_the_disk_or_its_folder_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    with Archive(tmp_path / "disk/lantern.db") as archive:
+        archive.write([record(0)])
+        shutil.rmtree(tmp_path / "disk")
+        with pytest.raises(ArchiveError, match="was deleted or replaced while it was open"):
+            archive.of(MINE).prune(PruneRule(session="s1"), now=1.0)
+        with pytest.raises(ArchiveError, match="was deleted or replaced while it was open"):
+            archive.forget(MINE, ForgetRule(session="s1"), now=1.0)
+    unplugged = sqlite3.OperationalError("disk I/O error")
+    unplugged.sqlite_errorname = "SQLITE_IOERR_READ"
+    assert "check the disk" in str(archive_error(archive.path, unplugged))
 
 
 def test_an_archive_that_takes_the_place_of_an_open_one_is_not_written_over(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import threading
 import time
 import weakref
@@ -12,7 +11,7 @@ from typing import Any, Literal
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive.errors import ArchiveError, ArchiveErrors, OlderError, is_full, sqlite_faults
+from lantern_proxy.archive.errors import ArchiveError, ArchiveErrors, OlderError, has_less_room, is_full, sqlite_faults
 from lantern_proxy.archive.file import (
     SHORT_BYTES,
     WAL_PAGES,
@@ -310,7 +309,7 @@ class Connections:
         What removes something wants this first, since it takes room itself, in the log. Raises ArchiveError, which says
         how much is lacking, where not even what the log holds finds room in the file.
         """
-        is_short = shutil.disk_usage(self.path.resolve().parent).free < SHORT_BYTES
+        is_short = has_less_room(self.path, SHORT_BYTES)
         self._most_pages = WAL_PAGES_SHORT if is_short else WAL_PAGES_WAITED
         if not is_short:
             return

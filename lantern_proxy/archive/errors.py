@@ -75,7 +75,7 @@ def archive_error(path: Path, error: Exception) -> ArchiveError:
         return ArchiveError(
             f"archive {path} may not be read by this user; run this as its owner, or as root", retry=True
         )
-    if code.startswith("SQLITE_IOERR") and shutil.disk_usage(path.resolve().parent).free < _NO_ROOM_BYTES:
+    if code.startswith("SQLITE_IOERR") and has_less_room(path, _NO_ROOM_BYTES):
         code = "SQLITE_FULL"  # as of the log's index, which could not be made
     for prefix, wrong, remedy, retry in _REMEDIES:
         if code.startswith(prefix):
@@ -92,6 +92,15 @@ def spoils_all(error: Exception) -> bool:
 def is_full(error: Exception) -> bool:
     """Is there no room on the disk of what was written?"""
     return _code(error).startswith("SQLITE_FULL")
+
+
+def has_less_room(path: Path, size_bytes: int) -> bool:
+    """Has the disk of the archive at `path` less room than that? False where it does not say: it, or the folder, is
+    gone."""
+    try:
+        return shutil.disk_usage(path.resolve().parent).free < size_bytes
+    except OSError:
+        return False
 
 
 @dataclass(slots=True)
