@@ -13,6 +13,7 @@ from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule
 from lantern_proxy.cli import main as cli
 from lantern_proxy.proxy import keeper
+from lantern_proxy.proxy.opened import Opened
 
 PASSAGES = 1_200
 
@@ -96,6 +97,23 @@ def test_a_running_proxy_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
                 assert wait_for(lambda: not archive.is_reindexing)
             assert is_sound(archive)
             assert found(archive, 0)
+
+
+def test_a_proxy_that_stops_leaves_the_rest_for_later(archive, tmp_path):
+    with pytest.raises(Stopped):
+        archive.rebuild_fts(stop_after(1))
+    left = lacking(archive)
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        opened = Opened(config, None, lambda *_: None)
+        assert opened.open(lambda _: None)
+        stopped = keeper.Keeper(config, None, opened, keeps=True)
+        stopped.stop()
+        stopped._reindex()
+        opened.close()
+    assert not opened.faults
+    assert archive.is_reindexing
+    assert 0 < lacking(archive) < left
 
 
 def test_what_is_emptied_again_meanwhile_is_not_taken_for_whole(archive):

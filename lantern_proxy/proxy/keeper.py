@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import Archive, ArchiveError
@@ -32,6 +32,10 @@ _PATIENCE_S = 0.5
 """Most seconds that a group of passages waits for that: vectors keep up even where requests never pause."""
 _RETAIN_S = 600.0
 """Seconds between two rounds of retention, and between two looks for a reindex that was stopped."""
+
+
+class _Closing(Exception):
+    """The proxy stops: what it goes on with later is left."""
 
 
 class Keeper:
@@ -112,7 +116,13 @@ class Keeper:
 
     def _reindex(self) -> None:
         if (archive := self._opened.archive) is not None:
-            archive.complete_fts(lambda _: self._look())
+            with suppress(_Closing):
+                archive.complete_fts(self._look_between)
+
+    def _look_between(self, _: int) -> None:
+        if self._closing.is_set():
+            raise _Closing
+        self._look()
 
     def notice(self) -> bool:
         """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.
