@@ -305,6 +305,12 @@ def test_the_unit_starts_what_exists_and_waits_longer_than_answers_may_drain():
     assert float(unit()["TimeoutStopSec"]) > Config().server.drain_s
 
 
+def test_the_unit_waits_for_the_clock_where_something_sets_it():
+    """systemd.special(7): who needs the time is ordered after time-sync.target, and does not pull it in."""
+    assert "time-sync.target" in unit()["After"].split()
+    assert unit()["Wants"].split() == ["network-online.target"]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_finds_no_fault_in_the_unit(tmp_path):
     text = (ROOT / "deploy/lantern.service").read_text()
