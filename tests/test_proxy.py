@@ -833,6 +833,8 @@ def test_a_block_stays_in_an_older_message_that_its_client_puts_a_note_around():
     ((moved, insert),) = replay([old], after, ["first"], {0: old.anchor})
     assert (insert.at, moved.restored) == (0, restored)
     assert [block for block, _ in replay([old, moved], after, ["first"])] == [moved]
+    assert [block for block, _ in replay([old, moved], before, ["first"])] == [old]
+    assert [block for block, _ in replay([old, moved], after, ["first"], {0: old.anchor})] == [moved]
     assert replay([old], after, ["first"], {0: after.messages[0].print.hex()}) == []
 
 

@@ -172,9 +172,16 @@ def replay(
             at = next((at for at in held.get(block.message, ()) if dressed.get(at) == block.anchor), None)
             if at is not None:
                 block = replace(block, anchor=request.messages[at].print.hex(), chain=hashes[at])
+                if any(_ride(block) == _ride(each) for each in blocks):  # what was put around it comes and goes
+                    continue
         if at is not None:
             found.append((block, Insert(at, block.place, block.restored.text)))
     return found
+
+
+def _ride(block: Block) -> tuple[str, str, str]:
+    """What rides where: a text, in a message of the session, as that reads."""
+    return block.restored.text, block.message, block.anchor
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:
