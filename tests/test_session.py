@@ -944,7 +944,11 @@ def test_a_short_answer_that_another_session_got_too_does_not_link_a_new_convers
     goes_on(chat)
 
 
-@pytest.mark.parametrize(("rest", "event"), [("\n... [shortened]", "window"), (" for the others, please.", "new")])
+@pytest.mark.parametrize(("rest", "event"), [
+    ("\n... [shortened]", "window"), ("...[shortened]", "window"), (" […]", "window"),
+    (" for the others, please.", "new"), (" (for the others)", "new"), (" [for the others]", "new"),
+    ("... for the others.", "new"),
+])  # fmt: skip
 def test_whose_texts_are_cut_short_is_known_by_their_beginnings_where_something_stands_for_the_rest(rest, event):
     chat = Chat(Lab())
     for said, answer in turns("zephyr", 5):

@@ -16,8 +16,9 @@ _LOOKED_AT = 32
 """Messages shown last that are compared with all that was said: enough to see whose they are."""
 _ALIKE_CHARS = 6
 """Two texts of PROBE_CHARS and more that are mostly equal share so much of their fronts or of their backs."""
-_CUT = re.compile(r"\s*(?:\.\.\.|…|[\[<(])")
-"""Begins what a client puts in place of the rest of a text."""
+_CUT = re.compile(r"\s*[\[<(]?(?:\.{2,}|…)[\])>]?\s*(?:[\[<(][^\])>]*[\])>])?$")
+"""What a client puts in place of the rest of a text: dots, and perhaps a note in brackets. What goes on in another way
+than the text did is somebody else's."""
 
 
 def is_passing(known: Known, session: Session, request: Request) -> bool:
