@@ -154,6 +154,24 @@ def test_a_summary_that_was_asked_for_like_a_turn_is_shown_without_what_the_mode
     assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("behind", ["", "\n\nIs there anything else that I should write down?"])
+def test_a_summary_that_was_asked_for_like_a_turn_may_stand_within_tags(behind: str, restarts: bool) -> None:
+    """behind: what the model says to everybody whom it wrote a summary"""
+    lab = Lab()
+    lab.restarts = restarts
+    for plan in ("Plan: nothing is done before the audit, since nobody knows yet who reads the export.", PLAN):
+        history, told = list[Wire](), f"<summary>\n{plan}\n</summary>{behind}"
+        for text in (*ASKED, "Write down for me what is planned."):
+            history.append(user(text))
+            step = lab.ask(history)
+            said = f"It is point {len(history)} of {len(plan)}." if text in ASKED else told
+            lab.answer(step, assistant(said))
+            history.append(assistant(said))
+    after = lab.ask([user(told), user("Where do I begin?")])
+    assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
+
+
 def test_nothing_is_retold_of_a_session_that_shows_nothing() -> None:
     lab, session = planned(passed=False)
     empty = Session(id="ses_9", api="chat", system=session.system, tools=session.tools, answered=True)

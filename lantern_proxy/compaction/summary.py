@@ -12,7 +12,7 @@ from functools import cached_property
 
 from lantern_proxy.compaction.rewrites import is_rewritten
 from lantern_proxy.compaction.seen import Seen, untimed_text
-from lantern_proxy.history.dress import strings_of, unescaped, without_thought
+from lantern_proxy.history.dress import shown_as, strings_of, unescaped
 from lantern_proxy.history.record import Said, Session
 from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS
 from lantern_proxy.history.text import terms
@@ -317,7 +317,7 @@ def _uncounted(text: str) -> str:
 def _tells(m: Message | Item, told: Sought, *, before: str | Whole = "") -> bool:
     """Does `m` hold a text of `told` that `before` does not hold? What the speaker of `m` said before, word for word,
     does not count: it is only said again."""
-    text, said = unescaped(m.text), {(plain(each), m.role) for each in (m.text, without_thought(m.text))}
+    text, said = unescaped(m.text), {(plain(each), m.role) for each in shown_as(m.text)}
     whole = whole_of(text)
     return any(each[0] in whole and each[0] not in before for each in told.within(text) if each not in said)
 

@@ -100,10 +100,12 @@ def parts_of(text: str) -> Iterator[str]:
         yield from _tagged(each[:_READ_CHARS])
 
 
-def without_thought(text: str) -> str:
-    """`text` without what stands within tags at its beginning: there models think, and clients leave that out."""
+def shown_as(text: str) -> list[str]:
+    """What clients show of an answer: all of it, or what follows the tags that it begins with, within which models
+    think. A summary may be all within tags."""
     found = _THOUGHT.match(text)
-    return text[found.end() :] if found else text
+    rest = text[found.end() :].strip() if found else ""
+    return [text, rest] if rest else [text]
 
 
 def _tagged(text: str) -> Iterator[str]:

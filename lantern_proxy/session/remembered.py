@@ -12,7 +12,7 @@ from typing import Any
 
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.history.begun import with_beginning
-from lantern_proxy.history.dress import parts_of, strings_of, without_thought
+from lantern_proxy.history.dress import parts_of, shown_as, strings_of
 from lantern_proxy.history.record import Entry, Session, chain_of, is_empty
 from lantern_proxy.history.same import chain_after, changed
 from lantern_proxy.history.script import line_of
@@ -183,8 +183,8 @@ def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
         _pass(known, main, i)
     elif not is_empty(i):
         _name(known.by_answer, i.print, session.id, known.traces)
-        for text in dict.fromkeys((i.text, without_thought(i.text))):
-            _say(known, main, plain(text), "side" if session.side else "assistant")
+        for text in map(plain, shown_as(i.text)):
+            _say(known, main, text, "side" if session.side else "assistant")
 
 
 def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict[str, list[Trace]]) -> None:

@@ -7,7 +7,7 @@ from itertools import chain
 
 from lantern_proxy import analyze
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.history.dress import strings_of, without_thought
+from lantern_proxy.history.dress import shown_as, strings_of
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
 from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP
@@ -89,6 +89,19 @@ def said_before(session: Session) -> list[str]:
     return [e.message.text for e in session.head if is_users(e.message)][:-1]
 
 
+def asked_in(request: Request) -> str:
+    """What the user and the system say in a request."""
+    texts = (i for i in items_of(request.messages, system=True) if i.kind == "text" and i.role != "assistant")
+    return "\n".join([plain(i.text) for i in texts])
+
+
+def answer_in(session: Session, whole: str) -> list[str]:
+    """The texts of a session's last answer, each without the thought in front of it where `whole` holds only the rest."""
+    texts = (i.text for i in session.head[-1].message.items if i.kind == "text")
+    shown = ([plain(each) for each in shown_as(text)] for text in texts)
+    return [next((each for each in forms if each in whole), forms[0]) for forms in shown]
+
+
 def _retold(session: Session, request: Request) -> list[str]:
     """Long texts of the session's last answer that stand in what the user or the system says.
 
@@ -97,15 +110,11 @@ def _retold(session: Session, request: Request) -> list[str]:
     """
     if not session.answered or not session.head:
         return []
-    last = session.head[-1].message
-    texts = (i for i in items_of(request.messages, system=True) if i.kind == "text" and i.role != "assistant")
-    whole = "\n".join([plain(i.text) for i in texts])
-    found: list[str] = []
+    whole, found = asked_in(request), list[str]()
     if request.tools >= session.tools:  # it may have been asked for without tools
-        told = (plain(without_thought(i.text)) for i in last.items if i.kind == "text")
-        found += [text for text in told if text in whole]
+        found += [text for text in answer_in(session, whole) if text in whole]
     if request.tools <= session.tools:
-        passed = (plain(text) for i in last.calls for text in strings_of(i.text))
+        passed = (plain(text) for i in session.head[-1].message.calls for text in strings_of(i.text))
         found += [text for text in passed if text in whole and not whole.endswith(text)]
     return [text for text in found if len(text) >= SUMMARY_CHARS]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lantern_proxy.history.dress import unescaped, without_thought
+from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.script import teller_of
@@ -20,7 +20,7 @@ from lantern_proxy.session.linked import DELEGATED, PASTED, Link
 from lantern_proxy.session.passed_on import is_delegated
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.read import read_of, texts_of
-from lantern_proxy.session.retold import is_retold, is_told_whole
+from lantern_proxy.session.retold import answer_in, asked_in, is_retold, is_told_whole
 from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.wishes import (
     is_result_to_shorten,
@@ -139,8 +139,7 @@ def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
 
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
     """Did no other session get the texts of the last answer, or say them? A bot may say them to all."""
-    texts = (plain(without_thought(i.text)) for i in session.head[-1].message.items if i.kind == "text")
-    return all(is_own(known, session, text, of=request) for text in texts)
+    return all(is_own(known, session, text, of=request) for text in answer_in(session, asked_in(request)))
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
