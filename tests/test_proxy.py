@@ -836,6 +836,9 @@ def test_a_block_stays_in_an_older_message_that_its_client_puts_a_note_around():
     assert [block for block, _ in replay([old, moved], before, ["first"])] == [old]
     assert [block for block, _ in replay([old, moved], after, ["first"], {0: old.anchor})] == [moved]
     assert replay([old], after, ["first"], {0: after.messages[0].print.hex()}) == []
+    assert [block for block, _ in replay([old, moved], before, ["first"])] == [old]
+    noted_again = replay([old, moved], after, ["first"], {0: old.anchor})
+    assert [block for block, _ in noted_again] == [moved]
 
 
 def test_a_block_stays_when_its_client_takes_back_what_it_wrote_beside_the_question(url, upstream):

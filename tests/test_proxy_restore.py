@@ -1071,3 +1071,6 @@ def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_cli
         with serving(config_for(upstream, tmp_path)) as url:
             ask(url, body(*history, said("Good morning.")))
             assert blocks(upstream) == [block]
+            for front in ("", note):
+                ask(url, body(said(front + shown), *history[1:], said("Good morning, and is it full?")))
+                assert blocks(upstream).count(block) == 1, "the note is left out, and comes again"

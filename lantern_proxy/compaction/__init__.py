@@ -63,7 +63,7 @@ class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     """Index, among the messages that were compared, of the one that holds a summary; None where none is seen."""
     dressed: Mapping[int, str] = {}
     """Index of a kept message with something around what it said before -> its hex fingerprint then. Empty for a loss,
-    where that may be another summary."""
+    where that may be another summary, and where nothing was lost before, since nothing was put back then."""
     asked: str = ""
     """The text that waits for an answer, where it is only a part of its message; else ""."""
 
@@ -113,7 +113,7 @@ def compare(
     asked = _asked_beside(seen, summary) if summary is not None else ""
     return Verdict(
         event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary,
-        dressed={} if event in LOSSES else seen.dressed, asked=asked,
+        dressed=seen.dressed if session.lost and event not in LOSSES else {}, asked=asked,
     )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def replay(
     """The blocks whose anchor is in `request`, and where they go; in the order in which they were made.
 
     kept, dressed: of the request's messages, as in compaction.Verdict. A block in a message that got something around
-    what it said goes on as another one, which rides in the message as it reads now
+    what it said goes on as another one, which rides in the message as it reads now; once, however often that comes
     """
     if not blocks:
         return []
@@ -172,16 +172,15 @@ def replay(
             at = next((at for at in held.get(block.message, ()) if dressed.get(at) == block.anchor), None)
             if at is not None:
                 block = replace(block, anchor=request.messages[at].print.hex(), chain=hashes[at])
-                if any(_ride(block) == _ride(each) for each in blocks):  # what was put around it comes and goes
-                    continue
+                at = None if any(_is_same(block, each) for each in blocks) else at
         if at is not None:
             found.append((block, Insert(at, block.place, block.restored.text)))
     return found
 
 
-def _ride(block: Block) -> tuple[str, str, str]:
-    """What rides where: a text, in a message of the session, as that reads."""
-    return block.restored.text, block.message, block.anchor
+def _is_same(a: Block, b: Block) -> bool:
+    """Is `b` what `a` became when its message read so before?"""
+    return (a.message, a.anchor, a.restored.text) == (b.message, b.anchor, b.restored.text)
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:

@@ -96,7 +96,7 @@ def asked_in(request: Request) -> str:
 
 
 def answer_in(session: Session, whole: str) -> list[str]:
-    """The texts of a session's last answer, each without the thought in front of it where `whole` holds only the rest."""
+    """The texts of a session's last answer, without the thoughts in front of them where `whole` has only the rest."""
     texts = (i.text for i in session.head[-1].message.items if i.kind == "text")
     shown = ([plain(each) for each in shown_as(text)] for text in texts)
     return [next((each for each in forms if each in whole), forms[0]) for forms in shown]
