@@ -489,3 +489,27 @@ def test_of_two_with_one_name_nobody_gets_what_the_other_said_behind_a_summary_t
     (rosas, first), (_, second) = sessions
     assert first in rosas, "nobody else was there yet"
     assert (second in rosas) is bool(told), "where the number is told, she asks again"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_summary_that_names_nothing_leads_to_the_conversation_whose_model_wrote_it(restarts: bool) -> None:
+    lab, orders, own = Lab(), {"role": "system", "content": SYSTEM}, dict[str, str]()
+    lab.restarts = restarts
+
+    def told(of: str) -> str:
+        return f"So far the user asked about the care of {of}, and wishes for short and slow answers to all of it."
+
+    for of in ("gardens", "engines"):
+        history: list[Wire] = []
+        for at in range(5):
+            history.append(user(f"Please tell me thing {at} of {of}, in a few words and slowly."))
+            step = lab.ask([orders, *history])
+            history.append(assistant(f"Thing {at} of {of} is like this and that."))
+            lab.answer(step, history[-1])
+        own[of] = step.session.id
+        lab.answer(lab.ask([orders, *history, user("Write down for me what we spoke of so far.")]), assistant(told(of)))
+    for season in ("first", "second"):
+        for of in own:
+            step = lab.ask([orders, user(told(of)), user(f"And what about the {season} season of {of}?")])
+            assert step.session.id == own[of], step.link.why
+            lab.answer(step, assistant(f"It is good for {of} in the {season}."))

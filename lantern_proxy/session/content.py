@@ -8,6 +8,7 @@ from itertools import takewhile
 from lantern_proxy.history.dress import is_asked_with, says_same
 from lantern_proxy.history.forms import is_others, shows_system_of
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
+from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import (
@@ -280,14 +281,16 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
 
     One text may be asked by many: it counts only where it still waits for an answer, or the request begins like the
     session. Two texts count: their client keeps what its user said. None count under another system prompt. Where some
-    was lost, a summary and a question that may be told of others, too, do not count.
+    was lost, a summary and a question that may be told of others, too, do not count, unless its model wrote it.
 
     asked: fingerprints of texts in the request that only this session's user said
     """
     if not asked or not shows_system_of(session, request):
         return False
     texts = {i.print: plain(i.text) for i in items_of(request.messages) if i.print in asked}
-    if session.lost and len(texts) <= _FEW and is_told_of_several(known, session, request, "\n".join(texts.values())):
+    is_made = any(_is_made_for(known, session, text, request) for text in texts.values())
+    is_bare = session.lost and len(texts) <= _FEW and not is_made
+    if is_bare and is_told_of_several(known, session, request, "\n".join(texts.values())):
         return False
     known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
     parts = known_as | _parted(asked.difference(*known_as), request.messages)
@@ -296,6 +299,12 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
         return True
     waits = not (session.answered or known.in_flight.get(session.id))
     return waits and _is_all_of(session.head[-1].message, asked)
+
+
+def _is_made_for(known: Known, session: Session, text: str, request: Request) -> bool:
+    """Did the model of this session alone write a text?"""
+    made = known.said.get(session.id, {}).get(text) in ("assistant", "side")
+    return made and len(text) >= SUMMARY_CHARS and is_own(known, session, text, of=request)
 
 
 def _parted(asked: set[bytes], messages: Iterable[Message]) -> set[frozenset[bytes]]:
