@@ -240,6 +240,7 @@ def test_an_endless_name_takes_time_in_proportion(text):
     "No sherry in the trifle please, Ada drives.",
     "Go step by step, don't give me the solution before I tried.", "Be brief, and do not use tables.",
     "She must never get aspirin with it.", "The lid must not be opened before noon.",
+    "Quiz me on the verbs, don't tell me the answer.", "Run them all, don't ask me before each.",
 ])  # fmt: skip
 def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     assert is_rule(text)
@@ -260,6 +261,8 @@ def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     "You broke a rule: off-side.",
     "It's late already, don't call.", "The neighbours, who moved in May, do not pay.", "Don't give up.",
     "It must not have rained for weeks.",
+    "Working title is The Otter, don't laugh.", "Bram paid 900 for it, don't tell Ada.",
+    "Found it in the oven, don't ask me.", "And the flights are paid for, don't call the bank.",
 ])  # fmt: skip
 def test_what_tells_of_always_and_never_is_no_rule(text):
     assert not is_rule(text)

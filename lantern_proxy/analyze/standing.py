@@ -30,6 +30,11 @@ _TELLS_OF = (
     r"|did|can|could|would|should|will|has|have|had)"
 )
 """How a sentence begins that gives no order."""
+_ASIDE = (
+    r"(?:do not|don['\u2019]t)(?: ever)? (?:(?:laugh|faint|panic|cry|dare|judge)\b|tell\b(?! (?:me|us)\b)"
+    r"|ask(?: me)?(?=[,.!]|$))"
+)
+"""Behind a comma, beside what is told: "Working title is The Otter, don't laugh", "It was 900, don't tell Ada"."""
 _RULE = re.compile(
     # where a sentence begins, behind "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
@@ -48,7 +53,8 @@ _RULE = re.compile(
     # "Don't add comments", but not "Don't worry"
     rf"|{_DO_NOT})\b"
     # in an order that begins otherwise: "Be brief, don't use tables", but not "It's late, don't call"
-    rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!{_TELLS_OF}\b)[a-z]+ [^.!?:;\n]{{0,100}}, (?:(?:and|but|please) )?{_DO_NOT}\b"
+    rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!(?:(?:and|but|also|then) )?{_TELLS_OF}\b)[a-z]+ [^.!?:;\n]{{0,100}}, "
+    rf"(?:(?:and|but|please) )?(?!{_ASIDE}){_DO_NOT}\b"
     # anywhere: "please never", "you should always", "we never", "he must never", "use tabs, not spaces"; but "we always
     # loved it" only tells
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
