@@ -313,7 +313,7 @@ def test_a_loss_block_does_not_show_an_old_value_without_what_came_of_it(tmp_pat
     ],
 )
 def test_what_has_the_words_of_an_older_value_and_another_value_came_of_it(tmp_path, later, is_of_it):
-    old = "Code of the boathouse safe is 4471."
+    old = "Code of the boathouse safe is 4471. The cellar of the library was dry."
     later += " It rained all morning, so we sat there and waited and drank tea until it was time to go home again."
     with Archive(tmp_path / "a.db") as archive:
         write(archive, filed([(old, "Noted."), *OTHERS[:14], (later, "All set."), *OTHERS[14:]]))

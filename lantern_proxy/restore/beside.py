@@ -187,7 +187,7 @@ class Beside:
             and (not rare.isdisjoint(words := scope.passages[other].words) or (asked and asked <= words))
             and (not people or _name(passage) == name)
             and (n < RIVALS or is_alike(other) or (not people and is_short(passage)))
-            and self._says_else(scope.passages[other].flat, old, about, asked, named=people or named)
+            and self._says_else(scope.passages[other].flat, old, told, about, asked, named=people or named)
         ]
         short = [] if people else self._short_of(row, rivals, own_terms(text), about)
         newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
@@ -244,9 +244,12 @@ class Beside:
         shared = [weight for term, weight in weights.items() if term in about]
         return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= SHARE * math.fsum(weights.values())
 
-    def _says_else(self, new: str, old: Changes, about: frozenset[str], asked: frozenset[str], *, named: bool) -> bool:
+    def _says_else(
+        self, new: str, old: Changes, told: Sequence[str], about: frozenset[str], asked: frozenset[str], *, named: bool
+    ) -> bool:
         """Is one of its sentences about what the old ones are about, with another value in it or behind it?
 
+        told:  the old ones
         asked: what the old ones have of the question. A sentence that has all of it, too, is about the same
         named: must it name the old value? People talk of the same things for long.
         """
@@ -261,18 +264,11 @@ class Beside:
             if old.has_other(sentence) and not old.is_named(sentence) and self._is_of_another(weights, about):
                 continue
             if old.has_other(sentence if is_question else " ".join(each[n : n + 2])):
-                if not named or old.is_named(sentence) or self._says_the_same(sentence, weights, about, old):
+                if not named or old.is_named(sentence) or _says_the_same(sentence, weights, told):
                     return True
             elif not is_question and not named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
         return False
-
-    def _says_the_same(self, sentence: str, weights: Mapping[str, float], about: frozenset[str], old: Changes) -> bool:
-        """Are most words of a sentence those of the old ones, and its value of the same unit as theirs: "The safe has a
-        new code, 9026" behind "Code of the safe is 4471"? weights: of its terms"""
-        words = {term: weight for term, weight in weights.items() if not any(map(str.isdigit, term))}
-        shared = [weight for term, weight in words.items() if term in about]
-        return len(shared) > 1 and sum(shared) >= SHARE_SAME * sum(words.values()) and old.has_alike(sentence)
 
     def _is_of_another(self, weights: Mapping[str, float], about: frozenset[str]) -> bool:
         """Does a sentence speak of something else in the same words, as records do: "The Porto budget is 500" beside
@@ -381,6 +377,21 @@ def _content(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 11)
 def _sentences(text: str) -> tuple[str, ...]:
     return tuple(text[a:b] for a, b in sentences(text))
+
+
+def _says_the_same(sentence: str, weights: Mapping[str, float], told: Sequence[str]) -> bool:
+    """Are most words of a sentence those of one that was told, and its value of the same unit: "The safe has a new
+    code, 9026" behind "Code of the safe is 4471"? A message that tells a lot has two of its words by chance.
+
+    weights: of its terms
+    """
+    words = {term: weight for term, weight in weights.items() if not any(map(str.isdigit, term))}
+    least = SHARE_SAME * sum(words.values())
+    for old in told:
+        shared = [words[term] for term in words.keys() & set(_content(old))]
+        if len(shared) > 1 and math.fsum(shared) >= least and Changes(old).has_alike(sentence):
+            return True
+    return False
 
 
 def _last(candidate: Candidate) -> Sequence[int]:
