@@ -139,18 +139,19 @@ class Beside:
 
     def _newer_answers(self, row: int, offer: pack.Offer) -> list[int]:
         """Rows of what the assistant answered to what came later of the message that it answers at `row`, where that
-        shares a word with it and has another value of the same unit: of an older draft or count the newer one."""
+        shares a word of the question with it and has another value of the same unit: of an older draft or count the
+        newer one."""
         if offer.passage.speaker != "assistant" or offer.passage.tools:
             return []
         told = pack.join(offer.passage.text, offer.spans)
         before = self.scope.at(int(self.scope.places[row]) - 1)[-1:]
         asked = [(other, self._passage(other).text) for other in before if self._passage(other).speaker == "user"]
         came = [news for other, text in asked for news in self._came_of(other, text, _sentences(text))]
-        words, old = frozenset(filter(str.isalpha, _content(told))), Changes(told)
+        words, old = self.mass.keys() & filter(str.isalpha, _content(told)), Changes(told)
         return [
             answer
             for answer in dict.fromkeys(answer for news in came for answer in self._answer(news))
-            if not words.isdisjoint((read := self.scope.passages[answer]).words) and old.has_alike(read.flat)
+            if words & (read := self.scope.passages[answer]).words and old.has_alike(read.flat)
         ]
 
     def _came_of(
