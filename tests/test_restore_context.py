@@ -67,22 +67,6 @@ def test_what_takes_back_one_letter_comes_back(restorer_of):
     assert "no C" in block
 
 
-def test_where_room_is_left_what_a_message_asks_and_answers_itself_stays_together(restorer_of):
-    asked, answered = (
-        "Can we rehearse on mondays and thursdays in the barn?",
-        "not thursdays, fair. mondays and sundays",
-    )
-    turns = [
-        (
-            "The barn is ours to rehearse in on mondays, thursdays and sundays, but not on the day of the fair.",
-            "Noted.",
-        ),
-        (f"{asked} {answered}", "Fine."),
-    ]
-    block = loss_of(restorer_of([*OTHERS[:9], *turns]))
-    assert f"{asked} {answered}" in block
-
-
 @pytest.mark.parametrize(
     ("said", "answers"),
     [(said, False) for said in ("omg", "OMG!", "lol", "haha", "no idea", "I have no idea.", "fair enough", "i see",

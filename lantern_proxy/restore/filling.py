@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import name_chars
 from lantern_proxy.restore.cover import LEAST_CHARS, Chosen, Room
 from lantern_proxy.restore.lines import Line, is_filler, takes_back
 from lantern_proxy.restore.parts import GROUP_CHARS, UNASKED, Candidate, Part, is_agents, unweighed
@@ -74,12 +73,8 @@ class _Filling:
                 continue
             if self._room.chars < LEAST_CHARS or late():
                 return
-            left = [i for i in candidate.lost if (c, i) not in self._told]
+            left = (i for i in candidate.lost if (c, i) not in self._told)
             rest = [i for i in left if _is_missed(candidate.lines[i], speaker)]
-            if speaker == "user" and not name_chars(passage) and len(passage.text) <= GROUP_CHARS["user"]:
-                # of "Tuesday at 7? No, Sunday." half says too little
-                asked = (i for i in left if i + 1 in rest and ends_asking(candidate.lines[i].flat))
-                rest = sorted({*rest, *asked})
             if is_new and len(passage.text) > GROUP_CHARS["user"]:
                 rest = [i for i in rest if self.has_number(c, (i,))]
             elif is_new and c not in self._begun and not is_new(c, rest):
