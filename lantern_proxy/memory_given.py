@@ -5,15 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from lantern_proxy.turn import Request
+from lantern_proxy.turn import LATEST_S, Request
 from lantern_proxy.wire import chat
 
 Wire = Mapping[str, Any]
 """A message as chat completions has it."""
 _MOST = 2**63 - 1
 """The largest number that SQLite takes."""
-_LATEST = 1e12
-"""Seconds; a time is none beyond that."""
 
 
 def text(name: str, value: object) -> str:
@@ -36,7 +34,7 @@ def times_of(times: Iterable[float], messages: int) -> tuple[float, ...]:
     if len(told) != messages:
         raise ValueError(f"{len(told)} times for {messages} messages; give one a message")
     for at, each in enumerate(told):
-        if not isinstance(each, Real) or not abs(each) < _LATEST:
+        if not isinstance(each, Real) or not abs(each) < LATEST_S:
             raise ValueError(f"times[{at}] is {each!r}; use Unix seconds, or 0 where the time is not known")
     return tuple(float(each) for each in told)
 

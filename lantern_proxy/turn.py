@@ -42,6 +42,8 @@ BlockKind = Literal["loss", "question"]
 Event = Literal["new", "turn", "retry", "branch", "side", "compacted", "window", "cleared", "passthrough"]
 
 LOSSES: frozenset[str] = frozenset({"compacted", "window", "cleared"})
+LATEST_S = 1e12
+"""Seconds; a time from here on is none: it counts milliseconds, or smaller parts."""
 
 _REMINDER_OPEN, _REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
 _PIECE_CHARS = 65_536

@@ -21,6 +21,7 @@ from lantern_proxy.archive.prune import BLOCKS, paced, shares
 from lantern_proxy.archive.rows import head_of, name
 from lantern_proxy.archive.values import Record, RequestRow, SessionRow
 from lantern_proxy.turn import (
+    LATEST_S,
     Api,
     Block,
     Filed,
@@ -36,8 +37,6 @@ from lantern_proxy.turn import (
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
 _TIMES = ("created_at", "last_seen_at", "accessed_at", "at")
-_LATEST = 1e12
-"""Seconds; a time beyond that counts milliseconds, or smaller parts: earlier versions took such from programs."""
 _LEAST_S = 1e-9
 _ID = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ?"
 _LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
@@ -214,14 +213,15 @@ def _passed_renumbered(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver
 
 
 def _in_seconds(row: Row) -> Row:
-    """`row` with its times in seconds, whatever part of them they count. ValueError for one that is none."""
+    """`row` with its times in seconds, whatever part of them they count: earlier versions took milliseconds from
+    programs, and less. ValueError for one that is none."""
     return {**row, **{each: _seconds(each, row[each]) for each in _TIMES if each in row}}
 
 
 def _seconds(name: str, time: float) -> float:
-    if not abs(time) < _LATEST / _LEAST_S:
+    if not abs(time) < LATEST_S / _LEAST_S:
         raise ValueError(f"{name} is {time}; use Unix seconds")
-    while abs(time) >= _LATEST:
+    while abs(time) >= LATEST_S:
         time /= 1_000
     return time
 
@@ -249,7 +249,7 @@ def _message(row: Row) -> Filed:
 
 
 def _passage(row: Row) -> Passage:
-    found: Passage = _of(Passage, _in_seconds(row))
+    found: Passage = _of(Passage, row)
     return found
 
 
@@ -259,12 +259,14 @@ def _edit(row: Row) -> Row:
 
 def _request(row: Row) -> tuple[RequestRow, tuple[PassedOver, ...]]:
     found: RequestRow = _of(RequestRow, row)
-    return found, tuple(_of(PassedOver, each, passage=_passage(each["passage"])) for each in row.get("passed", ()))
+    return found, tuple(
+        _of(PassedOver, each, passage=_passage(_in_seconds(each["passage"]))) for each in row.get("passed", ())
+    )
 
 
 def _block(row: Row) -> Block:
     told = row["restored"]
-    placed = tuple(_of(Placed, each, passage=_passage(each["passage"])) for each in told["placed"])
+    placed = tuple(_of(Placed, each, passage=_passage(_in_seconds(each["passage"]))) for each in told["placed"])
     found: Block = _of(Block, row, restored=_of(Restored, told, placed=placed))
     return found
 

@@ -21,14 +21,13 @@ from lantern_proxy.cli.serve import check_start
 from lantern_proxy.config import Config, UpstreamConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors_keys import KeysError
+from lantern_proxy.turn import LATEST_S
 
 State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
 _HEALTH_S = 2.0
 _CLOCK_S = 300.0
 """So far ahead of the clock the archive's newest turn may be."""
-_NO_SECONDS = 1e12
-"""A time from here on counts milliseconds, or smaller parts of a second."""
 
 _REPORT = "a fault in Lantern: look into the proxy's log, and report it"
 REMEDIES = {
@@ -218,7 +217,7 @@ def _clock(newest: float) -> Diagnosis:
     ahead_s = newest - time.time()
     if ahead_s < _CLOCK_S:
         return Diagnosis("clock", "ok", f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}, not before what was archived last")
-    if newest >= _NO_SECONDS:
+    if newest >= LATEST_S:
         remedy = "take its `lantern export` into a new archive, `lantern import --key-env`: they become seconds"
         return Diagnosis("clock", "warn", "the archive holds times that count no seconds; they have no date", remedy)
     wrong = f"the archive's newest turn is {ahead_s / 3_600:,.1f} hours in the future of this machine's clock"

@@ -111,7 +111,11 @@ class Restoring:
             return
         async with self._ledgers.of(key, new=new) as ledger:
             again = replay(ledger, request, step.verdict.kept, step.verdict.dressed)
-            moved = [block for block, _ in again if all(block is not each for each in ledger)]
+            carried = [
+                dataclasses.replace(block, request=exchange.id, created_at=exchange.at)
+                for block, _ in again
+                if all(block is not each for each in ledger)
+            ]
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
             if request.delta:
@@ -122,8 +126,7 @@ class Restoring:
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
-            anew = [dataclasses.replace(block, request=exchange.id, created_at=exchange.at) for block in moved]
-            exchange.blocks = [*anew, *exchange.blocks]
+            exchange.blocks = [*carried, *exchange.blocks]
             if exchange.inserts:  # what is replayed stays, whatever became of the new
                 self._write_blocks(exchange)
             ledger += exchange.blocks
