@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lantern_proxy.access import FROM_WORKER, AccessControl
+from lantern_proxy.access_admin import AdminAccess
 from lantern_proxy.admin.health import health
 from lantern_proxy.app_place import WorkerPlace
 from lantern_proxy.app_workers import STREAMED_BYTES, Others
 from lantern_proxy.config import Config
-from lantern_proxy.doors import PASSED, Doors
-from lantern_proxy.doors_admin import AdminDoor
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
 from lantern_proxy.proxy.relay import Relay, Upload, whole_body
@@ -41,16 +41,16 @@ _NO_WEBSOCKET = failure("upgrade_required", "lantern speaks HTTP here, no WebSoc
 
 
 class App:
-    """The ASGI application. Requests for an upstream go straight to `door`, without middleware and routing."""
+    """The ASGI application. Requests for an upstream go straight to `_serve_proxied`: no middleware, no routing."""
 
     def __init__(self, config: Config, lifespan: "Callable[[App], AbstractAsyncContextManager[None]]") -> None:
         self.state = SimpleNamespace(others=None)
-        """What endpoints use: proxy, upstream, doors, others, started_at; and events, after the first request for a
+        """What endpoints use: proxy, upstream, access, others, started_at; and events, after the first request for a
         page."""
         self._config, self.lifespan = config, lifespan
         self.failure: Exception | None = None
         """What kept it from starting; whoever runs the server raises it."""
-        self._health = AdminDoor(config, health)
+        self._health = AdminAccess(config, health)
         self._pages: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,12 +68,12 @@ class App:
                 await answer_json(send, 403, _NOT_A_WORKER, [(b"connection", b"close")])
                 return
             scope = entered
-        await door(scope, receive, send)
+        await _serve_proxied(scope, receive, send)
 
     async def _ours(self, scope: Scope, receive: Receive, send: Send) -> None:
         others: Others | None = self.state.others
         if others is not None:
-            scope = others.entered(scope) or scope  # a stranger finds the admin's door as everywhere
+            scope = others.entered(scope) or scope  # AdminAccess refuses a stranger, as everywhere
         if scope["path"] == "/lantern/health":
             await self._health(scope, receive, send)
             return
@@ -107,10 +107,10 @@ def _pages(config: Config, state: SimpleNamespace) -> ASGIApp:
     from lantern_proxy.admin.shape import any_path
 
     attach(state)
-    inside = any_path(Mount("/lantern", app=AdminDoor(config, router())))
+    inside = any_path(Mount("/lantern", app=AdminAccess(config, router())))
     app = Starlette(routes=[Route("/lantern", nothing_here), inside], exception_handlers={405: wrong_method})
     app.state = state  # type: ignore[assignment]
-    app.router.default, app.router.redirect_slashes = door, False
+    app.router.default, app.router.redirect_slashes = _serve_proxied, False
     return app
 
 
@@ -124,12 +124,12 @@ def create(
     place:                   which worker this is, when there are several
     """
 
-    doors = Doors(config)
+    access = AccessControl(config)
 
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:
         async with AsyncExitStack() as owned:  # closed in turn, last first, also when a later one cannot be made
-            state, state.doors, state.started_at = app.state, doors, time.time()
+            state, state.access, state.started_at = app.state, access, time.time()
             state.upstream = await owned.enter_async_context(Upstream(config.upstream))
             tracer = Tracer(config.trace) if is_on(config.trace) else None
             if tracer is not None:
@@ -148,22 +148,22 @@ def create(
     return App(config, lifespan)
 
 
-async def door(scope: Scope, receive: Receive, send: Send) -> None:
+async def _serve_proxied(scope: Scope, receive: Receive, send: Send) -> None:
     """Serve a path that is not below /lantern: admit the request, find its session if it has one, relay the answer."""
     if scope["type"] != "http":
         return
     state, arrival = scope["app"].state, _arrival(scope)
     others: Others | None = state.others
-    if others is not None and not scope.get(PASSED):
-        owner = others.owner(arrival, state.doors, state.proxy.tenants)
+    if others is not None and not scope.get(FROM_WORKER):
+        owner = others.owner(arrival, state.access, state.proxy.tenants)
         if owner != others.number:
             await others.pass_on(owner, scope, arrival, receive, send)
             return
-    refused = state.doors.admit(arrival, scope["client"][0] if scope["client"] else "")
+    refused = state.access.admit(arrival, scope["client"][0] if scope["client"] else "")
     if refused is not None:
         await refused.send(send, arrival.for_page)
         return
-    receive, send = state.doors.measured(arrival, receive, send)
+    receive, send = state.access.measured(arrival, receive, send)
     if arrival.header("upgrade").lower() == "websocket":
         await answer_json(send, 426, _NO_WEBSOCKET, [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close")])
         return

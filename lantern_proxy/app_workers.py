@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
+from lantern_proxy.access import FROM_WORKER, AccessControl
 from lantern_proxy.app_place import WorkerPlace
 from lantern_proxy.config import Config
-from lantern_proxy.doors import PASSED, Doors
 from lantern_proxy.proxy.relay import Relay, Upload, whole_body
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
@@ -60,16 +60,16 @@ class Others:
         if not hmac.compare_digest(headers.get(_SECRET, b""), self._place.secret.encode()):
             return None
         kept = [pair for pair in scope["headers"] if pair[0] not in (_SECRET, _CLIENT)]
-        return {**scope, "headers": kept, "client": (headers.get(_CLIENT, b"").decode(), 0), PASSED: True}
+        return {**scope, "headers": kept, "client": (headers.get(_CLIENT, b"").decode(), 0), FROM_WORKER: True}
 
     # --- to another worker -----------------------------------------------------------------------------------------
 
-    def owner(self, arrival: Arrival, doors: Doors, tenants: Tenants) -> int:
+    def owner(self, arrival: Arrival, access: AccessControl, tenants: Tenants) -> int:
         """The number of the worker that serves the request. An upgrade stays here: every worker refuses it alike."""
         if arrival.header("upgrade"):
             return self.number
         credential = arrival.credential()
-        name = doors.tenant_of(arrival) or tenants.named(credential) or credential
+        name = access.tenant_of(arrival) or tenants.named(credential) or credential
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest) % len(self._place.ports)
 

@@ -266,8 +266,8 @@ SUBJECTS = (
     ),
     (
         "Serving",
-        "app proxy upstream doors config trace",
-        "`app.py` has the door, `proxy/` one request's story, `proxy/writer.py` the one thread that writes.",
+        "app access proxy upstream config trace",
+        "`app.py` takes requests, `proxy/` one request's story, `proxy/writer.py` the one thread that writes.",
     ),
     ("Looking in", "admin", "Everything below `/lantern`."),
     ("The terminal", "cli demo logs main", "A command is in the module of its name, or `cli/main.py` says in which."),
@@ -281,7 +281,7 @@ _CODE = f"""{_MADE}
 
 For whoever changes Lantern: which module holds what. One request goes through it like this.
 
-1. `app.py` takes it: `doors.py` admits it, `proxy/` begins an `Exchange`.
+1. `app.py` takes it: `access.py` admits it, `proxy/` begins an `Exchange`.
 2. `wire/` reads its bytes into a `turn.Request`. `follow.py` links it to a session (`session/`) and compares the two
    (`compaction/`): what does it lack?
 3. When something is lacking, or a question is asked of what was lacking before, `proxy/restore.py` asks `restore/`

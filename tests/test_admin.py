@@ -9,12 +9,12 @@ import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 from starlette.requests import Request
 
+from lantern_proxy.access import is_loopback
+from lantern_proxy.access_admin import AdminAccess
 from lantern_proxy.admin.api import _sessions
 from lantern_proxy.admin.routes import router
 from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
-from lantern_proxy.doors import is_loopback
-from lantern_proxy.doors_admin import AdminDoor
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_only_callers_on_this_machine_see_conversations(address, own):
 
 def test_a_caller_from_elsewhere_is_refused():
     async def ask_from(address: str) -> int:
-        door = httpx.ASGITransport(AdminDoor(Config(), router()), client=(address, 4_000))
+        door = httpx.ASGITransport(AdminAccess(Config(), router()), client=(address, 4_000))
         async with httpx.AsyncClient(transport=door, base_url="http://127.0.0.1:8484") as elsewhere:
             return (await elsewhere.get("/api/sessions")).status_code
 

@@ -1,4 +1,4 @@
-"""The door and the relay, over real sockets: what goes up, what comes back, byte for byte."""
+"""The application and the relay, over real sockets: what goes up, what comes back, byte for byte."""
 
 import asyncio
 import gzip
@@ -739,7 +739,7 @@ def test_a_slow_reader_holds_the_upstream_back_and_loses_nothing(url, upstream):
         assert len(first) + sum(map(len, came)) == 1_000 * len(piece)
 
 
-# the rest of the door
+# what is not proxied, and what is refused
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/realtime", "/anything"])

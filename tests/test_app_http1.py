@@ -1,4 +1,4 @@
-"""The clients' side of the door, beside uvicorn's own protocol: same bytes in, same bytes out, fewer writes."""
+"""The clients' side of the server, beside uvicorn's own protocol: same bytes in, same bytes out, fewer writes."""
 
 import asyncio
 import gc

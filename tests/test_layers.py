@@ -26,7 +26,7 @@ CORE = {
     "reinforce",
 }
 EDGES = {"bm25", "compiled", "embed", "rerank", "archive", "config"}
-SURFACES = {"logs", "restore", "proxy", "upstream", "doors", "admin", "bench", "tune", "demo", "memory", "trace"}
+SURFACES = {"logs", "restore", "proxy", "upstream", "access", "admin", "bench", "tune", "demo", "memory", "trace"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "turn": set(),
@@ -56,10 +56,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session_rows": {"turn", "history", "compaction", "archive"},
     "trust": {"turn"},
     "proxy": CORE | {"redact", "session_rows", "config", "restore", "archive", "bm25", "compiled", "embed", "upstream"},
-    "doors": {"config", "wire", "locked"},
+    "access": {"config", "wire", "locked"},
     "trace": {"config"},
-    "app": {"config", "doors", "proxy", "admin", "trace", "embed", "restore", "upstream", "wire"},
-    "admin": {"turn", "wire", "chunk", "reinforce", "config", "doors", "archive", "restore"},
+    "app": {"config", "access", "proxy", "admin", "trace", "embed", "restore", "upstream", "wire"},
+    "admin": {"turn", "wire", "chunk", "reinforce", "config", "access", "archive", "restore"},
     "bench": CORE | {"bm25", "compiled", "embed", "rerank", "archive", "restore", "config", "tune"},
     "tune": {"rank", "route", "embed", "archive", "config", "restore", "bench"},
     "logs": {"turn"},

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from scripted import CHUNKED, Upstream, say
 
+from lantern_proxy.access import swap
+from lantern_proxy.access_keys import ProxyKey
 from lantern_proxy.config import UpstreamConfig
-from lantern_proxy.doors import swap
-from lantern_proxy.doors_keys import ProxyKey
 from lantern_proxy.upstream import Upstream as Client
 from lantern_proxy.upstream import UpstreamError, _Base
 from lantern_proxy.wire.http import Arrival

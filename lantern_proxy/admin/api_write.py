@@ -1,7 +1,7 @@
 """POST /lantern/api/...: verdicts, pins, corrections, pruning, and a restore that is only tried.
 
-Each takes and answers JSON. Whose it is (same origin, application/json, this machine or the admin token) was asked at
-the door. Ids that are not there are told as 400 with what to do.
+Each takes and answers JSON. Who may ask (same origin, application/json, this machine or the admin token) was decided
+by access_admin.py. Ids that are not there are told as 400 with what to do.
 """
 
 import json

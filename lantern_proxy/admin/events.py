@@ -17,7 +17,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from lantern_proxy.doors import PASSED
+from lantern_proxy.access import FROM_WORKER
 from lantern_proxy.turn import LOSSES
 
 log = logging.getLogger("lantern.admin")
@@ -125,6 +125,6 @@ async def events(request: Request) -> Response:
         return JSONResponse({"error": {"message": message}}, 503, {"retry-after": "5"})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     others, streams = request.app.state.others, []
-    if others is not None and not request.scope.get(PASSED):
+    if others is not None and not request.scope.get(FROM_WORKER):
         streams = [others.stream(number, request.scope) for number in others.numbers if number != others.number]
     return StreamingResponse(live.stream(streams), media_type="text/event-stream", headers=headers)

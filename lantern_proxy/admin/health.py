@@ -8,8 +8,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from lantern_proxy import __version__
-from lantern_proxy.doors import PASSED
-from lantern_proxy.doors_admin import STRANGER
+from lantern_proxy.access import FROM_WORKER
+from lantern_proxy.access_admin import STRANGER
 from lantern_proxy.wire.http import answer_json
 
 
@@ -31,7 +31,7 @@ async def status_of(scope: Scope) -> dict[str, Any]:
     """Serving state as `lantern doctor` and the pages show it; of several workers what they sum up to, and each one's
     own under `workers`."""
     own, others = snapshot(scope["app"].state), scope["app"].state.others
-    if others is None or scope.get(PASSED):
+    if others is None or scope.get(FROM_WORKER):
         return own
     found = {n: json.loads(body) for n, body in (await others.answers(scope)).items()} | {others.number: own}
     each = [found.get(number, {"status": "down"}) for number in others.numbers]

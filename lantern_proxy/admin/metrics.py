@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lantern_proxy.doors import PASSED
+from lantern_proxy.access import FROM_WORKER
 
 
 async def prometheus(request: Request) -> Response:
@@ -20,7 +20,7 @@ async def prometheus(request: Request) -> Response:
     restorer, others = request.app.state.proxy.writer.opened.restorer.ready, request.app.state.others
     index_bytes = await asyncio.to_thread(lambda: restorer.index_bytes) if restorer else 0
     text = metrics_text.text(request.app.state, index_bytes)
-    if others is not None and not request.scope.get(PASSED):
+    if others is not None and not request.scope.get(FROM_WORKER):
         found = {n: body.decode() for n, body in (await others.answers(request.scope)).items()} | {others.number: text}
         text = merged(found, others.numbers)
     return Response(text, media_type=metrics_text.CONTENT_TYPE)

@@ -16,7 +16,7 @@ from lantern_proxy.admin.ui import ui_routes
 
 
 def router() -> Router:
-    """All of them but health. They ask nobody who they are: doors_admin.AdminDoor does, in front of them."""
+    """All of them but health. They ask nobody who they are: access_admin.AdminAccess does, in front of them."""
     routes = [
         Route("/metrics", metrics.prometheus),
         *api_routes(),

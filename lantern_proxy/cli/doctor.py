@@ -16,11 +16,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from lantern_proxy.access_keys import KeysError
 from lantern_proxy.cli import process
 from lantern_proxy.cli.serve import check_start
 from lantern_proxy.config import Config, UpstreamConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors_keys import KeysError
 from lantern_proxy.turn import LATEST_S
 
 State = Literal["ok", "warn", "bad"]

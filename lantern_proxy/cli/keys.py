@@ -8,7 +8,7 @@ import click
 from lantern_proxy.cli.frame import NAME, Group, Settings, settled
 
 if TYPE_CHECKING:
-    from lantern_proxy.doors_keys import Keyring, ProxyKey
+    from lantern_proxy.access_keys import Keyring, ProxyKey
 
 
 @click.group(cls=Group)
@@ -104,7 +104,7 @@ def revoke(settings: Settings, name: str) -> None:
 
 
 def _keyring(settings: Settings) -> "Keyring":
-    from lantern_proxy.doors_keys import Keyring, keys_file
+    from lantern_proxy.access_keys import Keyring, keys_file
 
     return Keyring(keys_file(settings.load()))
 
@@ -122,7 +122,7 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _file(text: str) -> tuple[str, str]:
     """The same of a file, which may have a = in its name; wherever `lantern serve` is started, it is this one."""
-    from lantern_proxy.doors_keys import PROVIDERS
+    from lantern_proxy.access_keys import PROVIDERS
 
     provider, equals, path = text.partition("=")
     known = bool(equals) and provider in PROVIDERS

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lantern_proxy import trace
+from lantern_proxy.access import reachable_from_elsewhere, refuse_open_access
+from lantern_proxy.access_admin import admin_token
+from lantern_proxy.access_keys import Keyring, keys_file
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors import reachable_from_elsewhere, refuse_open_door
-from lantern_proxy.doors_admin import admin_token
-from lantern_proxy.doors_keys import Keyring, keys_file
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -68,7 +68,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
 
 def check_start(config: Config) -> None:
     """ConfigError or KeysError when serving cannot begin with these settings on this machine."""
-    refuse_open_door(config)
+    refuse_open_access(config)
     Keyring(keys_file(config))  # of several workers each would end of it, again and again
     _check_tls(config.server)
     _check_trust(config)
@@ -277,7 +277,7 @@ def _open_to(config: Config) -> str:
 
 
 def _locked(config: Config) -> str:
-    """A line where the door is shut and nobody has a key."""
+    """A line where keys are asked for and nobody has one."""
     if config.access.keys != "required" or len(Keyring(keys_file(config))):
         return ""
     return "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"

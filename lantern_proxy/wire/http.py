@@ -80,9 +80,9 @@ class Arrival:
     body: bytes
     """Filled in when all of it is here."""
     tenant: str = ""
-    """Set at the door for a request that came with a proxy key; else the credential tells."""
+    """Set by access.py for a request that came with a proxy key; else the credential tells."""
     for_page: tuple[Header, ...] = ()
-    """Set at the door for a web page that it knows: by these headers a browser lets it read an answer of our own."""
+    """Set by access.py for a web page that it knows: by these headers a browser lets it read an answer of our own."""
 
     def header(self, name: str) -> str:
         """The first value of a header, or empty."""

@@ -1,4 +1,4 @@
-"""The doors on real servers: proxy keys, the admin token, pages, limits, TLS, and what never leaves."""
+"""Who may come in, on real servers: proxy keys, the admin token, pages, limits, TLS, and what never leaves."""
 
 import asyncio
 import contextlib
@@ -21,15 +21,15 @@ import pytest
 from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, http, say, serving, told, wait_for
 
+from lantern_proxy.access import Rate, climbs, reachable_from_elsewhere, refuse_open_access
+from lantern_proxy.access_admin import AdminAccess
+from lantern_proxy.access_keys import Keyring, KeysError, keys_file
 from lantern_proxy.admin.health import health
 from lantern_proxy.archive import Archive
 from lantern_proxy.cli import main as cli
 from lantern_proxy.cli import serve as cli_serve
 from lantern_proxy.config import AccessConfig, Config, ServerConfig, TenantConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors import Rate, climbs, reachable_from_elsewhere, refuse_open_door
-from lantern_proxy.doors_admin import AdminDoor
-from lantern_proxy.doors_keys import Keyring, KeysError, keys_file
 from lantern_proxy.wire.http import CREDENTIALS
 
 PROVIDER_KEY = "sk-provider-CANARY-4711"
@@ -39,7 +39,7 @@ TOKEN = "admin-token-of-forty-characters-CANARY-99"
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("doors")
+    folder = tmp_path_factory.mktemp("access")
     with Upstream() as upstream, serving(config_for(upstream, folder)) as url:
         yield upstream, url
 
@@ -74,14 +74,14 @@ def raw(url: str, request: bytes) -> bytes:
 def test_an_address_that_others_can_reach_needs_a_key(tmp_path, host):
     config = Config(server=ServerConfig(host=host), archive=replace(Config().archive, path=tmp_path / "a.db"))
     with pytest.raises(ConfigError, match="lantern keys add NAME"):
-        refuse_open_door(config)
+        refuse_open_access(config)
     ring = Keyring(keys_file(config))
     ring.add("alice", now=1.0)
-    refuse_open_door(config)
+    refuse_open_access(config)
     ring.revoke("alice", now=2.0)
     with pytest.raises(ConfigError, match="there is no proxy key"):
-        refuse_open_door(config)
-    refuse_open_door(replace(config, access=AccessConfig(keys="off")))
+        refuse_open_access(config)
+    refuse_open_access(replace(config, access=AccessConfig(keys="off")))
 
 
 def test_not_all_who_can_reach_the_port_are_one_tenant(tmp_path):
@@ -90,17 +90,19 @@ def test_not_all_who_can_reach_the_port_are_one_tenant(tmp_path):
         access=AccessConfig(keys="off"), tenants={"me": TenantConfig(keys_sha256=["*"])},
     )  # fmt: skip
     with pytest.raises(ConfigError, match=r"tenants.me.keys_sha256 is \"\*\""):
-        refuse_open_door(config)
-    refuse_open_door(replace(config, server=ServerConfig()))
+        refuse_open_access(config)
+    refuse_open_access(replace(config, server=ServerConfig()))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
 def test_this_machine_alone_needs_no_key(tmp_path, host):
     assert not reachable_from_elsewhere(host)
-    refuse_open_door(Config(server=ServerConfig(host=host), archive=replace(Config().archive, path=tmp_path / "a.db")))
+    refuse_open_access(
+        Config(server=ServerConfig(host=host), archive=replace(Config().archive, path=tmp_path / "a.db"))
+    )
 
 
-def test_serve_refuses_an_open_door_in_one_line(tmp_path):
+def test_serve_refuses_to_be_open_to_anybody_in_one_line(tmp_path):
     command = [sys.executable, "-m", "lantern_proxy", "serve", "--host", "0.0.0.0", "--port", "0"]
     environ = os.environ | {"LANTERN_ARCHIVE": str(tmp_path / "a.db")}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
@@ -334,36 +336,36 @@ def test_keys_are_made_listed_and_revoked_at_the_terminal(tmp_path, monkeypatch)
 # /lantern
 
 
-def door(client: str, method: str = "GET", path: str = "/lantern/api/sessions", access=None, **headers: str):
+def admin_status(client: str, method: str = "GET", path: str = "/lantern/api/sessions", access=None, **headers: str):
     config = Config(access=access or AccessConfig())
     named = {"host": "127.0.0.1:8484"} | {name.replace("_", "-"): value for name, value in headers.items()}
     pairs = [(name.encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": pairs, "client": (client, 5)}
-    refused = AdminDoor(config, health).refusal(scope)
+    refused = AdminAccess(config, health).refusal(scope)
     return refused.status if refused else 200
 
 
 def test_elsewhere_needs_the_token_and_here_does_not(monkeypatch):
-    assert door("10.0.0.9") == 403
+    assert admin_status("10.0.0.9") == 403
     monkeypatch.setenv("LANTERN_ADMIN_TOKEN", TOKEN)
-    assert door("10.0.0.9") == 401
-    assert door("10.0.0.9", authorization=f"Bearer {TOKEN}") == 200
-    assert door("10.0.0.9", authorization=f"Bearer {TOKEN}x") == 401
-    assert door("10.0.0.9", authorization=f"Bearer {TOKEN[:-1]}") == 401
-    assert door("10.0.0.9", authorization="Bearer ") == 401
-    assert door("10.0.0.9", x_lantern_admin=TOKEN) == 200
-    assert door("10.0.0.9", authorization=httpx.BasicAuth("me", TOKEN)._auth_header) == 200
-    assert door("10.0.0.9", authorization="Basic !!") == 401
-    assert door("127.0.0.1") == 200
-    assert door("127.0.0.1", access=AccessConfig(admin="token")) == 401
+    assert admin_status("10.0.0.9") == 401
+    assert admin_status("10.0.0.9", authorization=f"Bearer {TOKEN}") == 200
+    assert admin_status("10.0.0.9", authorization=f"Bearer {TOKEN}x") == 401
+    assert admin_status("10.0.0.9", authorization=f"Bearer {TOKEN[:-1]}") == 401
+    assert admin_status("10.0.0.9", authorization="Bearer ") == 401
+    assert admin_status("10.0.0.9", x_lantern_admin=TOKEN) == 200
+    assert admin_status("10.0.0.9", authorization=httpx.BasicAuth("me", TOKEN)._auth_header) == 200
+    assert admin_status("10.0.0.9", authorization="Basic !!") == 401
+    assert admin_status("127.0.0.1") == 200
+    assert admin_status("127.0.0.1", access=AccessConfig(admin="token")) == 401
 
 
 def test_a_proxy_on_this_machine_does_not_make_others_local():
-    assert door("127.0.0.1", x_forwarded_for="203.0.113.9") == 403
-    assert door("127.0.0.1", forwarded="for=203.0.113.9") == 403
+    assert admin_status("127.0.0.1", x_forwarded_for="203.0.113.9") == 403
+    assert admin_status("127.0.0.1", forwarded="for=203.0.113.9") == 403
     pairs = [(b"host", b"localhost"), (b"x-real-ip", b"203.0.113.9")]
     scope = {"type": "http", "method": "GET", "path": "/lantern/ui", "headers": pairs, "client": ("127.0.0.1", 5)}
-    refused = AdminDoor(Config(), health).refusal(scope)
+    refused = AdminAccess(Config(), health).refusal(scope)
     assert refused is not None
     assert refused.message.startswith("127.0.0.1 (with x-real-ip) may not see this")
 
@@ -371,14 +373,14 @@ def test_a_proxy_on_this_machine_does_not_make_others_local():
 def test_a_token_that_could_be_guessed_is_refused_at_the_start(monkeypatch, tmp_path):
     monkeypatch.setenv("LANTERN_ADMIN_TOKEN", "short")
     with pytest.raises(ConfigError, match="shorter than 16") as caught:
-        AdminDoor(Config(), health)
+        AdminAccess(Config(), health)
     assert "short'" not in str(caught.value)
     monkeypatch.delenv("LANTERN_ADMIN_TOKEN")
     with pytest.raises(ConfigError, match="holds no admin token"):
-        AdminDoor(Config(access=AccessConfig(admin="token")), health)
+        AdminAccess(Config(access=AccessConfig(admin="token")), health)
     (tmp_path / "token").write_text(TOKEN + "\n")
     with_file = AccessConfig(admin="token", admin_token_file=str(tmp_path / "token"))
-    assert door("10.0.0.9", access=with_file, x_lantern_admin=TOKEN) == 200
+    assert admin_status("10.0.0.9", access=with_file, x_lantern_admin=TOKEN) == 200
 
 
 def test_tokens_and_keys_are_compared_in_constant_time(monkeypatch):
@@ -388,7 +390,7 @@ def test_tokens_and_keys_are_compared_in_constant_time(monkeypatch):
     true = hmac.compare_digest
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: (compared.append((a, b)), true(a, b))[1])
     monkeypatch.setenv("LANTERN_ADMIN_TOKEN", TOKEN)
-    door("10.0.0.9", authorization="Bearer wrong")
+    admin_status("10.0.0.9", authorization="Bearer wrong")
     assert [len(a) == len(b) == 32 for a, b in compared] == [True]
 
 
@@ -410,13 +412,15 @@ def test_tokens_and_keys_are_compared_in_constant_time(monkeypatch):
 )
 def test_a_page_of_another_origin_changes_nothing(headers, status):
     access = AccessConfig(origins=("http://ops.example",))
-    assert door("127.0.0.1", "POST", access=access, **headers) == status
-    assert door("127.0.0.1", "DELETE", access=access, **headers) == status
+    assert admin_status("127.0.0.1", "POST", access=access, **headers) == status
+    assert admin_status("127.0.0.1", "DELETE", access=access, **headers) == status
 
 
 def test_a_name_may_be_allowed():
-    assert door("127.0.0.1", host="lantern.internal:8484") == 403
-    assert door("127.0.0.1", host="lantern.internal:8484", access=AccessConfig(hosts=("lantern.internal",))) == 200
+    assert admin_status("127.0.0.1", host="lantern.internal:8484") == 403
+    assert (
+        admin_status("127.0.0.1", host="lantern.internal:8484", access=AccessConfig(hosts=("lantern.internal",))) == 200
+    )
 
 
 def test_a_stranger_learns_whether_it_is_up_and_nothing_else(tmp_path):

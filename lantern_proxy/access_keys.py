@@ -89,7 +89,7 @@ class Keyring:
 
     @property
     def is_used(self) -> bool:
-        """Was there ever a key? The last one revoked does not open the door."""
+        """Was there ever a key? With the last one revoked keys are still asked for."""
         return bool(self._keys)
 
     def all(self) -> list[ProxyKey]:

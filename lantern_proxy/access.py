@@ -1,8 +1,8 @@
-"""The door to the upstreams: who may come in, before anything of theirs is read.
+"""Access to the upstreams: who may come in, before anything of theirs is read.
 
-    refused = doors.admit(arrival, caller)      # proxied paths: proxy key, origin, limits; swaps the key upstream
+    refused = access.admit(arrival, caller)      # proxied paths: proxy key, origin, limits; swaps the key upstream
 
-What is below /lantern has a door of its own: doors_admin.py.
+For what is below /lantern see access_admin.py.
 
 A proxy key comes in `x-lantern-key`, or where the client's SDK puts its provider's key. It never goes upstream: what it
 is mapped to does, or what the client sent besides, or nothing.
@@ -18,9 +18,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from starlette.types import Message, Receive, Send
 
+from lantern_proxy.access_keys import Keyring, KeysError, ProxyKey, keys_file
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
 from lantern_proxy.wire.http import CREDENTIALS, Arrival, Header, answer_json, failure, is_anthropics
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
@@ -30,7 +30,7 @@ _READABLE: tuple[Header, ...] = ((b"access-control-expose-headers", b"*"), (b"va
 """For a page that may read an answer: all of its headers (Fetch: CORS protocol)."""
 _CALLERS = 10_000
 """Callers whose rate is known; the one seen longest ago is forgotten first."""
-PASSED = "lantern.passed"
+FROM_WORKER = "lantern.from_worker"
 """Key of the ASGI scope: true where another worker asks, so that this one answers for itself."""
 
 
@@ -52,8 +52,8 @@ class Refusal:
         await answer_json(send, self.status, self.body, [*self.headers, *for_page, (b"connection", b"close")])
 
 
-class Doors:
-    """The door to the upstreams. Raises KeysError when the keys file cannot be read."""
+class AccessControl:
+    """Decides on each request for an upstream. Raises KeysError when the keys file cannot be read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config.access
@@ -276,7 +276,7 @@ def reachable_from_elsewhere(host: str) -> bool:
     return not (is_loopback(host.strip("[]")) or host == "localhost")
 
 
-def refuse_open_door(config: Config) -> None:
+def refuse_open_access(config: Config) -> None:
     """ConfigError when other machines could come in, and nothing asks who they are."""
     if not reachable_from_elsewhere(config.server.host):
         return

@@ -1,4 +1,4 @@
-"""The door to what is below /lantern: who may look into the archive, and who may change it."""
+"""Access to what is below /lantern: who may look into the archive, and who may change it."""
 
 import base64
 import hashlib
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lantern_proxy.access import Refusal, host_of, is_loopback, names_us, own_names, parts_of
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError, secret
-from lantern_proxy.doors import Refusal, host_of, is_loopback, names_us, own_names, parts_of
 
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 """Headers by which a proxy on this machine says that somebody else is calling."""
@@ -20,7 +20,7 @@ STRANGER = "lantern.stranger"
 """Key of the ASGI scope: true where a caller may know no more than that Lantern is up."""
 
 
-class AdminDoor:
+class AdminAccess:
     """Lets callers into `inner` (an ASGI application) who may look into the archive.
 
     They are on this machine (unless access.admin is token) or hold the admin token, as `Authorization: Bearer TOKEN`,
