@@ -22,7 +22,7 @@ from lantern_proxy.access import FROM_WORKER, AccessControl
 from lantern_proxy.access_admin import AdminAccess
 from lantern_proxy.admin.health import health
 from lantern_proxy.app_place import WorkerPlace
-from lantern_proxy.app_workers import STREAMED_BYTES, Others
+from lantern_proxy.app_workers import STREAMED_BYTES, Peers
 from lantern_proxy.config import Config
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
@@ -44,8 +44,8 @@ class App:
     """The ASGI application. Requests for an upstream go straight to `_serve_proxied`: no middleware, no routing."""
 
     def __init__(self, config: Config, lifespan: "Callable[[App], AbstractAsyncContextManager[None]]") -> None:
-        self.state = SimpleNamespace(others=None)
-        """What endpoints use: proxy, upstream, access, others, started_at; and events, after the first request for a
+        self.state = SimpleNamespace(peers=None)
+        """What endpoints use: proxy, upstream, access, peers, started_at; and events, after the first request for a
         page."""
         self._config, self.lifespan = config, lifespan
         self.failure: Exception | None = None
@@ -61,9 +61,9 @@ class App:
         if scope["type"] == "http" and scope["path"].startswith("/lantern"):
             await self._ours(scope, receive, send)
             return
-        others: Others | None = self.state.others
-        if others is not None:
-            entered = others.entered(scope)
+        peers: Peers | None = self.state.peers
+        if peers is not None:
+            entered = peers.as_sent(scope)
             if entered is None:
                 await answer_json(send, 403, _NOT_A_WORKER, [(b"connection", b"close")])
                 return
@@ -71,9 +71,9 @@ class App:
         await _serve_proxied(scope, receive, send)
 
     async def _ours(self, scope: Scope, receive: Receive, send: Send) -> None:
-        others: Others | None = self.state.others
-        if others is not None:
-            scope = others.entered(scope) or scope  # AdminAccess refuses a stranger, as everywhere
+        peers: Peers | None = self.state.peers
+        if peers is not None:
+            scope = peers.as_sent(scope) or scope  # AdminAccess refuses a stranger, as everywhere
         if scope["path"] == "/lantern/health":
             await self._health(scope, receive, send)
             return
@@ -140,8 +140,8 @@ def create(
             if tracer is not None:
                 proxy.listeners.append(tracer.heard)
             if place is not None:
-                state.others = Others(place, config)
-                owned.push_async_callback(state.others.aclose)
+                state.peers = Peers(place, config)
+                owned.push_async_callback(state.peers.aclose)
             owned.callback(asyncio.create_task(watch(proxy)).cancel)
             yield
 
@@ -153,11 +153,11 @@ async def _serve_proxied(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
     state, arrival = scope["app"].state, _arrival(scope)
-    others: Others | None = state.others
-    if others is not None and not scope.get(FROM_WORKER):
-        owner = others.owner(arrival, state.access, state.proxy.tenants)
-        if owner != others.number:
-            await others.pass_on(owner, scope, arrival, receive, send)
+    peers: Peers | None = state.peers
+    if peers is not None and not scope.get(FROM_WORKER):
+        owner = peers.owner(arrival, state.access, state.proxy.tenants)
+        if owner != peers.number:
+            await peers.forward(owner, scope, arrival, receive, send)
             return
     refused = state.access.admit(arrival, scope["client"][0] if scope["client"] else "")
     if refused is not None:

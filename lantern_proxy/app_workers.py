@@ -33,8 +33,8 @@ STREAMED_BYTES = 1_048_576
 """Longer bodies, and those of unknown length, are passed on as they come, unless they have to be read here first."""
 
 
-class Others:
-    """The way to the other workers. Close it."""
+class Peers:
+    """The way to the other workers, and from them. Close it."""
 
     def __init__(self, place: WorkerPlace, config: Config) -> None:
         self.number = place.number
@@ -52,7 +52,7 @@ class Others:
 
     # --- from another worker ---------------------------------------------------------------------------------------
 
-    def entered(self, scope: Scope) -> Scope | None:
+    def as_sent(self, scope: Scope) -> Scope | None:
         """The scope as its client made it, also when it came by another worker; None for a stranger at our own port."""
         if scope["server"][1] != self._place.ports[self.number]:
             return scope
@@ -73,7 +73,7 @@ class Others:
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest) % len(self._place.ports)
 
-    async def pass_on(self, owner: int, scope: Scope, arrival: Arrival, receive: Receive, send: Send) -> None:
+    async def forward(self, owner: int, scope: Scope, arrival: Arrival, receive: Receive, send: Send) -> None:
         """Let the request's own worker serve it."""
         length = arrival.header("content-length")
         body = Upload(receive) if arrival.may_exceed(STREAMED_BYTES) else await whole_body(receive, send)
@@ -83,11 +83,11 @@ class Others:
         if length and isinstance(body, Upload):
             headers.append((b"content-length", length.encode()))
         state = scope["app"].state
-        crossing = _Crossing(
+        call = _ForwardedCall(
             state.proxy, state.upstream, arrival, None, send, body,
             origin=self._origin(owner), http1=self._http1, headers=headers,
         )  # fmt: skip
-        await crossing.run(receive)
+        await call.run(receive)
 
     def _headers(self, scope: Scope, headers: tuple[Header, ...] | list[Header]) -> list[Header]:
         client = scope["client"][0] if scope["client"] else ""
@@ -129,11 +129,11 @@ class Others:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Crossing(Relay):
+class _ForwardedCall(Relay):
     """One request on its way to its own worker, and the answer on its way back."""
 
     origin: Origin
-    """Where that worker listens for the others."""
+    """Where that worker listens for its peers."""
     http1: Http1
     headers: list[Header]
     """The client's, and what tells the worker who asks."""

@@ -80,14 +80,14 @@ class Events:
             queue.get_nowait()
         queue.put_nowait(_END)
 
-    async def stream(self, others: Sequence[AsyncIterator[bytes]] = ()) -> AsyncIterator[bytes]:
+    async def stream(self, peers: Sequence[AsyncIterator[bytes]] = ()) -> AsyncIterator[bytes]:
         """The events of one reader as they come, until it is let go of.
 
-        others: such streams of other workers, whose events go into this one
+        peers: such streams of other workers, whose events go into this one
         """
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
         self._readers.add(queue)
-        relaying = [asyncio.create_task(self._relay(each, queue)) for each in others]
+        relaying = [asyncio.create_task(self._relay(each, queue)) for each in peers]
         try:
             yield b"retry: 2000\n: lantern\n\n"
             while True:
@@ -124,7 +124,7 @@ async def events(request: Request) -> Response:
         message = f"{MOST_READERS} pages listen already; close one"
         return JSONResponse({"error": {"message": message}}, 503, {"retry-after": "5"})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    others, streams = request.app.state.others, []
-    if others is not None and not request.scope.get(FROM_WORKER):
-        streams = [others.stream(number, request.scope) for number in others.numbers if number != others.number]
+    peers, streams = request.app.state.peers, []
+    if peers is not None and not request.scope.get(FROM_WORKER):
+        streams = [peers.stream(number, request.scope) for number in peers.numbers if number != peers.number]
     return StreamingResponse(live.stream(streams), media_type="text/event-stream", headers=headers)

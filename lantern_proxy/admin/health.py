@@ -30,11 +30,11 @@ async def health(scope: Scope, receive: Receive, send: Send) -> None:
 async def status_of(scope: Scope) -> dict[str, Any]:
     """Serving state as `lantern doctor` and the pages show it; of several workers what they sum up to, and each one's
     own under `workers`."""
-    own, others = snapshot(scope["app"].state), scope["app"].state.others
-    if others is None or scope.get(FROM_WORKER):
+    own, peers = snapshot(scope["app"].state), scope["app"].state.peers
+    if peers is None or scope.get(FROM_WORKER):
         return own
-    found = {n: json.loads(body) for n, body in (await others.answers(scope)).items()} | {others.number: own}
-    each = [found.get(number, {"status": "down"}) for number in others.numbers]
+    found = {n: json.loads(body) for n, body in (await peers.answers(scope)).items()} | {peers.number: own}
+    each = [found.get(number, {"status": "down"}) for number in peers.numbers]
     sums = {
         name: dict(sum((Counter(one.get(name, {})) for one in each), Counter()))
         for name in ("events", "degraded", "faults")

@@ -17,12 +17,12 @@ async def prometheus(request: Request) -> Response:
     """GET /lantern/metrics."""
     from lantern_proxy.admin import metrics_text  # prometheus_client: a server that nobody scrapes does without
 
-    restorer, others = request.app.state.proxy.writer.opened.restorer.ready, request.app.state.others
+    restorer, peers = request.app.state.proxy.writer.opened.restorer.ready, request.app.state.peers
     index_bytes = await asyncio.to_thread(lambda: restorer.index_bytes) if restorer else 0
     text = metrics_text.text(request.app.state, index_bytes)
-    if others is not None and not request.scope.get(FROM_WORKER):
-        found = {n: body.decode() for n, body in (await others.answers(request.scope)).items()} | {others.number: text}
-        text = merged(found, others.numbers)
+    if peers is not None and not request.scope.get(FROM_WORKER):
+        found = {n: body.decode() for n, body in (await peers.answers(request.scope)).items()} | {peers.number: text}
+        text = merged(found, peers.numbers)
     return Response(text, media_type=metrics_text.CONTENT_TYPE)
 
 
