@@ -211,6 +211,8 @@ def is_called_elsewhere(known: Known, session: Session, request: Request) -> boo
     """
     messages, head = request.messages, [e.message for e in session.head]
     others = [messages[at] for at in changed(head, messages)] + [*messages[len(head) :]]
+    if not any(m.ids for m in others):
+        return False
     numbers = numbers_of(others)
     led = Counter(sid for i in items_of(others) for value in ids_of(i, numbers) for sid in known.by_id.get(value, ()))
     theirs = _candidates(known, led, request)
