@@ -298,6 +298,16 @@ def test_what_a_program_holds_between_its_lines_belongs_to_it():
     assert code_among([], []) == []
 
 
+@pytest.mark.parametrize(("text", "code"), [
+    ('<result of="call 4">The kiln in room 12 is at 1240 degrees, and Pia turns it off.', False),
+    ("<task>Order the oak for the stairs by Friday.</task>", False),
+    ('<div class="wide" id="offers"><h2>Offers</h2>', True), ("<h2>Offers of the week</h2>", True),
+])  # fmt: skip
+def test_a_tag_around_a_text_makes_no_program_of_its_first_sentence(text, code):
+    lines = [text, "It cools for two days.</result>"]
+    assert code_among(lines, Stems(()).facts(lines))[0] is code
+
+
 def test_a_preference_is_the_speakers_own():
     assert all(
         map(

@@ -22,6 +22,8 @@ _BEGINS = re.compile(
     r"|(?:const|let|var|async|await|return|raise|throw|assert|print|yield)\b.*[;()])"
 )
 """How a line of a program begins; some are known by their end."""
+_OPENS = re.compile(r"<[a-z][^>]*>\s*\w")
+"""A tag around what follows."""
 _MOST_PROSE = 0.6
 """Share of a line's pieces that are words: from here on it is said, whatever signs stand between them."""
 _SENTENCE = 5
@@ -39,8 +41,13 @@ def is_code(text: str, facts: Facts) -> bool:
 
 
 def code_among(lines: Sequence[str], facts: Sequence[Facts]) -> list[bool]:
-    """Which of a text's lines are code: what has no sentence in it is, where most of the text is."""
+    """Which of a text's lines are code: what has no sentence in it is, where most of the text is.
+
+    The tag in front of a sentence that opens the text is around the text: `<result>The port is free now.`
+    """
     found = [*map(is_code, lines, facts)]
+    if found and _OPENS.match(lines[0]) and _is_sentence(facts[0]):
+        found[0] = False
     coded = sum([len(line) for line, code in zip(lines, found, strict=True) if code])
     if 2 * coded < sum(map(len, lines)):
         return found

@@ -60,6 +60,7 @@ _COPILOTKIT = ("@copilotkit/runtime@1.75.0", "openai@4.104.0", "@anthropic-ai/sd
 _TIMBAL = ("timbal==2.8.0",)
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 _TRPC_AGENT = ("trpc-agent-py==1.2.0", "openai==1.109.1", "sqlalchemy[asyncio]")
+_CAYU = ("cayu==0.15.0",)
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
@@ -394,7 +395,7 @@ CLIENTS = (
     ),
     Client(
         name="mistral-vibe", family="Mistral Vibe", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 12),
-        limit_s=600, pip=("mistral-vibe==2.26.1",), drive=agents.mistral_vibe,
+        limit_s=600, pip=("mistral-vibe==3.0.2",), drive=agents.mistral_vibe,
     ),
     Client(
         name="gptme", family="gptme", protocol="chat", losses=COMPACTED, compactions=2, pip=("gptme==0.35.1",),
@@ -651,7 +652,7 @@ CLIENTS = (
     ),
     Client(
         name="n8n-agents", family="n8n", protocol="chat", losses=COMPACTED, compactions=2,
-        npm=("@n8n/agents@0.18.2", "zod@3.25.67", "--ignore-scripts"), drive=program("n8n_agent.mjs"),
+        npm=("@n8n/agents@0.26.1", "zod@3.25.76", "--ignore-scripts"), drive=program("n8n_agent.mjs"),
     ),
     Client(
         name="compact-middleware", family="Deep Agents", protocol="chat", losses=COMPACTED, compactions=2,
@@ -701,5 +702,17 @@ CLIENTS = (
     Client(
         name="deepcode", family="DeepCode", protocol="chat", losses=COMPACTED, python=(3, 12), limit_s=600,
         pip=("deepcode-hku==2.3.1",), drive=program("deepcode_turns.py"),
+    ),
+    Client(
+        name="bpsa", family="BPSA", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("bpsa==1.24.17", "openai==3.54.0"), drive=program("bpsa_agent.py"),
+    ),
+    Client(
+        name="cayu", family="Cayu", protocol="chat", losses=COMPACTED, compactions=2, shares="cayu", pip=_CAYU,
+        drive=program("cayu_agent.py", "summary"),
+    ),
+    Client(
+        name="cayu-turns", family="Cayu", protocol="chat", losses=WINDOW, compactions=3, shares="cayu", pip=_CAYU,
+        drive=program("cayu_agent.py", "turns"),
     ),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
 _REMINDER = re.compile(
-    r"<(system-reminder|environment_details|dcp-system-reminder|memory)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>"
+    r"<(system|system-reminder|environment_details|dcp-system-reminder|memory)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>"
     r"|\[LimitWarnerProcessor\].*|\[Compact (attachment: \w+|boundary marker)\].*",
     re.S,
 )
@@ -32,6 +32,8 @@ _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
 _BLOCKS = re.compile(r"\[Block: (\w+)\]")
 """Parts of a history of which each is to be summed up under its name."""
+_RESULT = re.compile(r'<response step="\d+">.*</response>', re.S)
+"""What a tool gave, of a client that writes it into words."""
 _NOTED_AT = re.compile(r"Current timestamp: \d{4}-\d\d-\d\dT(\d\d:\d\d)")
 """The time at which an observer is to say that it makes its notes."""
 _NOTE_CHARS = 100
@@ -133,10 +135,10 @@ class Script:
         turn = self._turn(said)
         full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
         tokens = self.full_tokens if full else 2_000
-        if role == "tool" or (heard.tools and _is_interrupted(said)):
+        if role == "tool" or _RESULT.fullmatch(last) or (heard.tools and _is_interrupted(said)):
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
         spoken = max((t for t in self.turns if t.said in last), key=lambda t: last.rfind(t.said), default=None)
-        if "</response>" in last:
+        if "<response>" in last:
             return _in_tags(last, spoken)
         instructions = next((text for role, text in heard.said if role == "system"), "")
         if not heard.tools and len(texts) > 1 and all(role == "user" for role, _ in texts):
