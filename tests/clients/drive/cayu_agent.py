@@ -17,8 +17,11 @@ class Shell(Tool):
     spec = ToolSpec(name="shell", description="Runs a command.", input_schema=SCHEMA, effect=ToolEffect.NONE)
 
     async def run(self, ctx, args):
-        done = subprocess.run(args["command"], shell=True, capture_output=True, text=True, check=False)
-        return ToolResult(content=done.stdout)
+        return ToolResult(content=run(args["command"]))
+
+
+def run(command):
+    return subprocess.run(command, shell=True, capture_output=True, text=True, check=False).stdout
 
 
 async def main():
