@@ -80,6 +80,18 @@ def test_pairs_that_hold_only_grammar_are_left_out_of_a_question_while_others_ar
     assert left_out.isdisjoint(found)
 
 
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("灯台の見学時間は何時までですか\uff1f", ["灯台", "見学", "学時", "時間", "何時"]),
+        ("倉庫の届け先は\uff1f", ["倉庫", "届け", "け先"]),
+        ("誰が猫の名前を決めましたか\uff1f", ["が猫", "猫の", "名前", "を決", "決め"]),
+    ],
+)
+def test_a_word_of_japanese_is_asked_for_without_the_particles_beside_it_while_it_has_another_pair(question, asked):
+    assert query_terms(question) == asked
+
+
 def test_a_query_holds_no_stop_words_and_no_repeats():
     assert query_terms("What is the port, and which port was it?") == ["port"]
 

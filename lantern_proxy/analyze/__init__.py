@@ -32,10 +32,20 @@ _EDGES = re.compile(rf"\A[^\w{MARKS}]+|[^\w{MARKS}]+\Z")
 _BORDER = re.compile(rf"(?<={_WIDE.pattern})(?=[A-Za-z0-9$\u20ac\u00a3#/~-])|(?<=[A-Za-z0-9%/])(?={_WIDE.pattern})")
 
 _GRAMMAR = re.compile(
-    r"[\u3040-\u309f]{1,2}"  # Japanese writes its particles and endings in hiragana
+    r"[\u3040-\u309f\u4f55\u8ab0]{1,2}"  # Japanese writes its particles and endings in hiragana
     r"|[的了是吗呢吧啊么在我你他她它们这那个哪什怎为和与就都也还把被请问谁几多少]{1,2}"
 )
 """Signs that carry no evidence of what is asked: what a stop word is where words stand apart."""
+_KANJI, _HIRAGANA = r"[\u30a0-\u30ff\u3400-\u9fff]", r"[\u3040-\u309f]"
+"""The first has katakana, too."""
+_WITHIN = rf"(?![\u306e\u306f\u304c\u3092\u306b\u3078\u3067\u3068\u3082]){_HIRAGANA}"
+"""Hiragana that may stand within a word: no particle."""
+_ACROSS = re.compile(
+    rf"(?=((?<={_KANJI}){_KANJI}{_HIRAGANA}|(?<={_KANJI}{_WITHIN}){_KANJI}{_HIRAGANA}"
+    rf"|{_HIRAGANA}{_KANJI}(?={_KANJI}|{_WITHIN}{_KANJI})))"
+)
+"""The last or first sign of a word and the hiragana beside it, where the word has another pair of its own: other
+sentences have other particles there."""
 _SIGNS_A_WORD = 2
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 """What ends a question, full-width and Arabic ones included."""
@@ -174,7 +184,8 @@ def query_terms(text: str) -> list[str]:
     for run in runs:
         if run.lower().replace("\u2019", "'") not in unasked:
             found.update(dict.fromkeys(_expand(korean_stem(run[: 4 * MAX_TERM_CHARS]))))
-    return [term for term in found if not _GRAMMAR.fullmatch(term)] or list(found)
+    across = set(_ACROSS.findall(text))
+    return [term for term in found if not (term in across or _GRAMMAR.fullmatch(term))] or list(found)
 
 
 def is_content(term: str) -> bool:
