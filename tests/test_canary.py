@@ -58,7 +58,7 @@ WHOLE = {
     "SELECT count(*) FROM passages WHERE embedded = 0",
     "UPDATE passages SET embedded = 0 WHERE embedded = 1",
     "_REMOVE_TOKENS", "SELECT passage FROM tokens",
-    "SELECT count(*) FROM messages",
+    "SELECT count(*) FROM messages", "_NEWEST",  # how many, and the largest numbers of rows: nothing of what they hold
     "_NEWEST_IS_THERE", "_LACKING", "_ADD",  # the full-text index, of all tenants together
     "_EACH", "_ANALYSED",  # tags and terms of every passage, made anew from its own text
     "SELECT CASE WHEN messages.created_at > 0 THEN messages.created_at ELSE (SELECT s.created_at FROM sessions s "
@@ -196,7 +196,7 @@ def _read(mine, id_: int) -> None:
     mine.edited()
     mine.marked()
     mine.pinned("s1")
-    mine.since_newest(2)
+    mine.since_newest(2, until=1e12)
 
 
 def _judge(mine, kept: list) -> None:
@@ -225,6 +225,7 @@ def _remove(archive: Archive, mine) -> None:
     mine.prune(PruneRule(below_confidence=0.01), now=0.0)
     mine.prune(PruneRule(older_than_s=1.0), now=0.0, dry_run=True)
     mine.prune(PruneRule(older_than_s=1.0), now=0.0)
+    mine.prune(PruneRule(older_than_s=1.0, up_to={"passages": 1, "messages": 1, "blocks": 1}), now=0.0)
     mine.prune(PruneRule(session="s2"), now=0.0)
     archive.forget(MINE, ForgetRule(match="text 0"), now=1.0, dry_run=True)
     for rule in (ForgetRule(match="text 1"), ForgetRule(session="s1"), ForgetRule(project="p"), ForgetRule()):

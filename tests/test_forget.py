@@ -516,6 +516,95 @@ def test_a_round_that_comes_once_a_month_removes_what_is_old_every_other_time(ag
     assert left == [20, 20, 0]
 
 
+@pytest.fixture
+def dated(tmp_path):
+    """An archive, and how something is said in it at a time by the clock."""
+    from test_archive import block, record
+
+    def say(number: int, at: float) -> None:
+        made = record(number, f"number {number}", session=f"s{number}")
+        filed = tuple(structs.replace(each, created_at=at) for each in made.messages)
+        passages = tuple(replace(each, created_at=at) for each in made.passages)
+        row, request = replace(made.session, last_seen_at=at, created_at=at), replace(made.request, at=at)
+        blocks = (block([], session=f"s{number}", request=made.request.id, created_at=at),)
+        archive.write([replace(made, messages=filed, passages=passages, session=row, request=request, blocks=blocks)])
+
+    def left() -> set[str]:
+        found = set()
+        for mine in (archive.of(tenant.id) for tenant in archive.tenants()):
+            for row in mine.sessions():
+                assert len(mine.blocks(row.id)) == len(mine.passages(row.id)) == 1
+                found |= {filed.message.text for filed in mine.messages(row.id)}
+        return found
+
+    with Archive(tmp_path / "lantern.db") as archive:
+        yield archive, say, left
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["a round saw the clock that was behind", "none did"])
+def test_what_came_while_the_clock_was_a_year_behind_stays_as_long_as_what_came_beside_it(dated, seen):
+    archive, say, left = dated
+    keep, now, day = PrivacyConfig(keep_days=30), 1.8e9, 86_400
+    say(1, now)
+    retain(archive, keep, now=now)
+    say(2, now - 365 * day)
+    if seen:
+        retain(archive, keep, now=now - 365 * day + 600)
+    say(3, now + day)
+    for days in range(1, 29):
+        assert would_retain(archive, keep, now=now + days * day).messages == 0
+        retain(archive, keep, now=now + days * day)
+        assert left() == {"number 1", "number 2", "number 3"}
+    for days, more in ((30.5, {"number 2", "number 3"}), (35, set())):  # a clock that leapt is in doubt for three days
+        assert would_retain(archive, keep, now=now + days * day).messages == len(left() - more)
+        retain(archive, keep, now=now + days * day)
+        assert left() == more
+
+
+def test_what_is_imported_counts_from_then_and_what_was_there_at_the_first_round_from_when_it_was_said(dated):
+    archive, say, left = dated
+    keep, now, day = PrivacyConfig(keep_days=30), 1.8e9, 86_400
+    say(1, now - 100 * day)
+    say(2, now)
+    retain(archive, keep, now=now)
+    assert left() == {"number 2"}
+    say(3, now - 100 * day)
+    for days in range(1, 30):
+        retain(archive, keep, now=now + days * day)
+        assert left() == {"number 2", "number 3"}
+    retain(archive, keep, now=now + 31 * day)
+    assert left() == set()
+
+
+def test_a_clock_that_was_a_year_ahead_for_a_month_and_was_set_right_keeps_nothing_longer(dated):
+    archive, say, left = dated
+    keep, now, day = PrivacyConfig(keep_days=30), 1.8e9, 86_400
+    say(1, now)
+    for days in (0, 365, 366, 370, 380, 394):
+        retain(archive, keep, now=now + days * day)
+    say(2, now + 394 * day)
+    retain(archive, keep, now=now + 395 * day)
+    say(3, now + 30 * day)
+    for days in range(30, 60):
+        retain(archive, keep, now=now + days * day)
+    assert left() == {"number 2", "number 3"}
+    for days in range(60, 66):  # it was three days until the clock was believed again
+        retain(archive, keep, now=now + days * day)
+    assert left() == {"number 2"}  # which says of itself that it is young
+
+
+def test_what_came_while_the_clock_was_ahead_takes_no_place_among_the_newest_messages(dated):
+    archive, say, left = dated
+    now, day = 1.8e9, 86_400
+    for number in (1, 2, 3):
+        say(number, now + 365 * day)
+    for number in (4, 5, 6):
+        say(number, now + number)
+    assert would_retain(archive, PrivacyConfig(keep_messages=2), now=now + 10).messages == 1
+    retain(archive, PrivacyConfig(keep_messages=2), now=now + 10)
+    assert left() == {"number 1", "number 2", "number 3", "number 5", "number 6"}
+
+
 def test_prune_and_doctor_tell_of_a_clock_that_leapt_ahead(lantern, tmp_path):
     run, config, _ = lantern
     with Archive(config.archive.path) as archive:

@@ -217,16 +217,19 @@ def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
     """What goes, in its order: blocks before the passages that they quote."""
     cutoff = None if rule.older_than_s is None else now - rule.older_than_s
     session = None if rule.session is None else name(rule.session)
+    numbered = {table: ("id <=", rule.up_to.get(table)) for table in ("passages", "messages", "blocks")}
     where, values = _where(
-        tenant, (f"{said_at('passages')} <", cutoff), ("confidence <", rule.below_confidence), ("session =", session)
-    )
+        tenant, (f"{said_at('passages')} <", cutoff), ("confidence <", rule.below_confidence), ("session =", session),
+        numbered["passages"],
+    )  # fmt: skip
     passages = _Part("passages", _SIZE, f"{where} AND NOT {PINNED}", values)
     if rule.below_confidence is None:
-        yield _blocks(tenant, cutoff, session, passages)
+        yield _blocks(tenant, cutoff, session, numbered["blocks"], passages)
     yield passages
     if rule.below_confidence is not None:
         return
-    where, values = _where(tenant, (f"{said_at('messages')} <", cutoff), ("session =", session))
+    aged = (f"{said_at('messages')} <", cutoff)
+    where, values = _where(tenant, aged, ("session =", session), numbered["messages"])
     size = f"{_SIZE} + length(CAST(raw AS BLOB))"
     yield _Part("messages", size, where, values, f" AND {_NO_PASSAGE}", (tenant, tenant))
     where, values = _where(tenant, ("at <", cutoff), ("session =", session))
@@ -235,9 +238,11 @@ def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
     yield _Part("sessions", "0", f"{where} AND {_NOTHING_LEFT}", values)
 
 
-def _blocks(tenant: str, cutoff: float | None, session: str | None, passages: _Part) -> _Part:
+def _blocks(
+    tenant: str, cutoff: float | None, session: str | None, numbered: tuple[str, int | None], passages: _Part
+) -> _Part:
     """Blocks that are old or of the session themselves, and those, of whichever session, that quote what goes."""
-    own, values = _where(tenant, ("created_at <", cutoff), ("session =", session))
+    own, values = _where(tenant, ("created_at <", cutoff), ("session =", session), numbered)
     quoted: Sequence[float | str]
     if cutoff is None and session is not None:
         quoting, quoted = _QUOTING_SESSION, (tenant, session)

@@ -2,7 +2,9 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
 from lantern_proxy.archive import Archive
@@ -21,6 +23,19 @@ _DOUBT_S = 3 * _DAY_S
 _LAST = "SELECT value FROM settings WHERE tenant = '' AND name = 'retained'"
 _NOTE = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'retained', ?)"
 """A round of keep_days: when it was, when the clock leapt last, and how far."""
+_MARKS = "SELECT value FROM settings WHERE tenant = '' AND name = 'archived'"
+_MARK = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'archived', ?)"
+"""Of rounds of keep_days, oldest first, [time, {table: number of its newest row then}]; and since when the clock has
+stood before the last of them, or 0."""
+_NEWEST = "SELECT ifnull(max(id), 0) FROM {table}"
+_NUMBERED = ("passages", "messages", "blocks")
+_STEP = 0.01
+"""Of keep_days, between two such marks: so much of it later than due a row may go."""
+
+Newest = Mapping[str, int]
+"""Of each of these tables the number of its newest row; nothing of a table that any row may be of."""
+Mark = tuple[float, Newest]
+_ANY: Newest = {}
 
 
 class Keep(Protocol):
@@ -69,15 +84,19 @@ def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambd
     """Remove what `keep` no longer wants, of all tenants; what was removed. Pinned passages stay."""
     total = PruneReport()
     if keep.keep_days and not _is_doubtful(archive, now):
-        total += _older(archive, now - keep.keep_days * _DAY_S, now, advance)
+        marks, behind = _marks(archive, keep.keep_days * _DAY_S, now)
+        with archive.writing() as db:
+            db.execute(_MARK, (dumps([marks, behind]),))
+        cutoff = now - keep.keep_days * _DAY_S
+        total += _older(archive, cutoff, now, advance, _up_to(marks, cutoff))
     if keep.keep_messages:
         for tenant in archive.tenants():
-            cutoff = archive.of(tenant.id).since_newest(keep.keep_messages)
-            if cutoff is not None:
-                total += _older_of(archive, tenant.id, cutoff, now, advance)
+            newest = archive.of(tenant.id).since_newest(keep.keep_messages, until=now + _DAY_S)
+            if newest is not None:
+                total += _older_of(archive, tenant.id, newest, now, advance)
     for _ in range(_ROUNDS if keep.keep_mb else 0):
-        cutoff = cutoff_of_size(archive, keep.keep_mb)
-        removed = _older(archive, cutoff, now, advance) if cutoff is not None else PruneReport()
+        largest = cutoff_of_size(archive, keep.keep_mb)
+        removed = _older(archive, largest, now, advance) if largest is not None else PruneReport()
         if removed == PruneReport():
             break
         archive.wipe(advance)
@@ -88,16 +107,21 @@ def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambd
 
 def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
     """What retain() would remove, about so: of keep_mb what its first round takes. Reads only."""
-    everywhere = [now - keep.keep_days * _DAY_S] if keep.keep_days and leap(archive, now=now) is None else []
+    everywhere: list[tuple[float, Newest]] = []
+    if keep.keep_days and leap(archive, now=now) is None:
+        marks, _ = _marks(archive, keep.keep_days * _DAY_S, now)
+        everywhere.append((now - keep.keep_days * _DAY_S, _up_to(marks, now - keep.keep_days * _DAY_S)))
     if keep.keep_mb and (cutoff := cutoff_of_size(archive, keep.keep_mb)) is not None:
-        everywhere.append(cutoff)
+        everywhere.append((cutoff, {}))
     total = PruneReport()
     for tenant in archive.tenants():
         mine = archive.of(tenant.id)
-        newest = mine.since_newest(keep.keep_messages) if keep.keep_messages else None
-        cutoffs = everywhere if newest is None else [*everywhere, newest]
+        newest = mine.since_newest(keep.keep_messages, until=now + _DAY_S) if keep.keep_messages else None
+        cutoffs = everywhere if newest is None else [*everywhere, (newest, {})]
         if cutoffs:
-            total += mine.prune(PruneRule(older_than_s=max(0.0, now - max(cutoffs))), now=now, dry_run=True)
+            cutoff, up_to = max(cutoffs, key=itemgetter(0))
+            rule = PruneRule(older_than_s=max(0.0, now - cutoff), up_to=up_to)
+            total += mine.prune(rule, now=now, dry_run=True)
     return total
 
 
@@ -111,17 +135,50 @@ def _is_doubtful(archive: Archive, now: float) -> bool:
     return found is not None
 
 
+def _marks(archive: Archive, keep_s: float, now: float) -> tuple[list[Mark], float]:
+    """What was archived by when, this round included, as far as a cutoff `keep_s` ago asks for it; and since when the
+    clock has stood before that, or 0.
+
+    Rows are numbered as they are archived. So what came while the clock was behind is as old as what came beside it,
+    and what an import brings counts from then. Of what was there at the first round the time counts that it has.
+    """
+    with archive.reading() as db:
+        row = db.execute(_MARKS).fetchone()
+        newest = {table: db.execute(_NEWEST.format(table=table)).fetchone()[0] for table in _NUMBERED}
+    marks, behind = json.loads(row[0]) if row else ([], 0.0)
+    if marks and now < marks[-1][0]:
+        behind = min(behind or now, now)
+        if now - behind <= _DOUBT_S:
+            return marks, behind
+        marks = [each for each in marks if each[0] <= behind]  # it stays there: the clock was ahead before
+    if not marks:
+        marks = [[0.0, newest], [now, newest]]
+    elif now - marks[-1][0] >= keep_s * _STEP and newest != marks[-1][1]:
+        marks = [*marks, [now, newest]]
+    later = [at for at, _ in marks[1:]] + [now]
+    return [each for each, until in zip(marks, later, strict=True) if until > now - keep_s], 0.0
+
+
+def _up_to(marks: list[Mark], cutoff: float) -> Newest:
+    """The newest rows that were archived by then, as far as is known."""
+    return next((newest for at, newest in reversed(marks) if at <= cutoff), dict.fromkeys(_NUMBERED, 0))
+
+
 def cutoff_of_size(archive: Archive, keep_mb: int) -> float | None:
     """The time before which everything has to go so that about `keep_mb` are left; None when there is no more."""
     share = 1 - keep_mb * 1e6 / max(1, archive.used_bytes)
     return archive.oldest_share(share) if share > 0 else None
 
 
-def _older(archive: Archive, cutoff: float, now: float, advance: Advance) -> PruneReport:
-    return sum((_older_of(archive, tenant.id, cutoff, now, advance) for tenant in archive.tenants()), PruneReport())
+def _older(archive: Archive, cutoff: float, now: float, advance: Advance, up_to: Newest = _ANY) -> PruneReport:
+    total = PruneReport()
+    for tenant in archive.tenants():
+        total += _older_of(archive, tenant.id, cutoff, now, advance, up_to)
+    return total
 
 
-def _older_of(archive: Archive, tenant: str, cutoff: float, now: float, advance: Advance) -> PruneReport:
-    return archive.of(tenant).prune(
-        PruneRule(older_than_s=max(0.0, now - cutoff)), now=now, wiped=False, advance=advance
-    )
+def _older_of(
+    archive: Archive, tenant: str, cutoff: float, now: float, advance: Advance, up_to: Newest = _ANY
+) -> PruneReport:
+    rule = PruneRule(older_than_s=max(0.0, now - cutoff), up_to=up_to)
+    return archive.of(tenant).prune(rule, now=now, wiped=False, advance=advance)

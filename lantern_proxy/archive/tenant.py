@@ -239,10 +239,12 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
             db.conn.executemany(_REINFORCE, rows)
             db.conn.executemany(_USED, known)
 
-    def since_newest(self, count: int) -> float | None:
-        """The time of the oldest of the newest `count` messages; None when there are no more than that."""
-        sql = f"SELECT {said_at('messages')} AS at FROM messages WHERE tenant = ? ORDER BY at DESC LIMIT 2 OFFSET ?"
-        rows = self._rows(sql, (self.tenant, max(0, count - 1)))
+    def since_newest(self, count: int, *, until: float) -> float | None:
+        """The time of the oldest of the newest `count` messages that were said until then; None when there are no more
+        than that."""
+        at = said_at("messages")
+        sql = f"SELECT {at} AS at FROM messages WHERE tenant = ? AND {at} <= ? ORDER BY at DESC LIMIT 2 OFFSET ?"
+        rows = self._rows(sql, (self.tenant, until, max(0, count - 1)))
         return float(rows[0][0]) if len(rows) == 2 else None
 
     def prune(

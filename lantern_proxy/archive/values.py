@@ -3,6 +3,7 @@
 Plain values. rows.py turns those that are kept into rows and back.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, without_reminders
@@ -153,6 +154,8 @@ class PruneRule:
     older_than_s: float | None = None
     below_confidence: float | None = None
     session: str | None = None
+    up_to: Mapping[str, int] = field(default_factory=dict)
+    """With an age: passages, messages and blocks with larger numbers stay, they were archived later than they say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

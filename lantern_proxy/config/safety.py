@@ -71,8 +71,8 @@ class PrivacyConfig(Section):
     skip_roles: Sequence[Literal["system", "user", "assistant", "tool"]] = ()
     """Messages of these roles are not archived, and never restored."""
     keep_days: Annotated[float, Within(0, 100_000, "days")] = 0.0
-    """What is older is removed; where that was last done two weeks ago or more by the clock, which may be wrong, three
-    days later. 0: nothing is removed for its age."""
+    """What was said and archived longer ago is removed, up to a hundredth of that time late; where that was last done
+    two weeks ago or more by the clock, which may be wrong, three days later. 0: nothing is removed for its age."""
     keep_mb: Annotated[int, Within(0, 100_000_000, "megabytes")] = 0
     """When the archive grows larger, its oldest messages are removed. 0: it may grow."""
     keep_messages: Annotated[int, Within(0, 1_000_000_000)] = 0
