@@ -454,6 +454,30 @@ def test_archived_text_cannot_command_the_terminal(lantern, tmp_path):
     assert "gpt\\x1b[2J" in lantern("why", "req_2").output
 
 
+def test_a_result_is_shown_with_the_name_of_what_was_called(lantern, tmp_path):
+    call = {"id": "call_1", "type": "function", "function": {"name": "tide", "arguments": '{"harbour": "Lerwick"}'}}
+    said = [
+        {"role": "user", "content": "When is high water?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "at 14:20"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "of a call that nobody saw"},
+    ]
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as mine:
+        mine.archive("tides", said)
+        with Archive(config.archive.path) as archive:
+            shown = archive.of(mine.tenant).shown("tides")
+    assert [(each.calls, each.is_result) for each in shown] == [
+        ((), False),
+        (('tide {"harbour":"Lerwick"}',), False),
+        ((), True),
+        ((), True),
+    ]
+    told = lantern("show", "tides").output
+    assert "[result tide] at 14:20" in told
+    assert "[result] of a call that nobody saw" in told
+
+
 def test_search_finds_passages_best_first_in_all_tenants_or_one_session(lantern):
     told = rows(lantern("search", "firewall", "--json"))
     assert {row["session"] for row in told} == {"chat-one", "chat-two"}
@@ -624,6 +648,13 @@ def test_search_finds_only_what_its_filters_allow(lantern):
     )
 
 
+def test_an_age_may_be_a_day(lantern):
+    everyone = rows(lantern("search", "listener", "--json"))
+    assert rows(lantern("search", "listener", "--newer-than", "2001-09-09", "--json")) == everyone
+    assert not rows(lantern("search", "listener", "--older-than", "2001-09-09", "--json"))
+    assert "is '2001-02-30'; use a number" in lantern("prune", "--older-than", "2001-02-30", code=2).output
+
+
 def test_prune_by_size_removes_the_oldest_first(lantern, tmp_path):
     said = [{"role": ("user", "assistant")[i % 2], "content": f"{i}: {'old news ' * 400}"} for i in range(800)]
     config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
@@ -788,7 +819,9 @@ def test_prune_asks_only_where_something_would_go(lantern, tmp_path):
     nothing = lantern("prune", "--older-than", "1h")
     assert "y/N" not in nothing.output
     assert nothing.stdout.count("removed 0 passages") == 2
-    assert "y/N" in lantern("prune", "--session", "chat-two", input="n\n", code=1).stderr
+    told = lantern("prune", "--session", "chat-two", input="n\n", code=1).stderr
+    assert "y/N" in told
+    assert "nothing was removed; --yes goes on without asking" in told
     Archive(tmp_path / "new.db").close()
     assert lantern("prune", "--older-than", "1h", "--archive", "new.db").stdout == "nothing is archived\n"
 

@@ -75,7 +75,7 @@ def check_file(path: Path) -> list[Finding]:
     return [
         _finding("mode", not open_to_others, ", ".join(open_to_others) or "0600", f"chmod 600 {path}*"),
         Finding("size", True, f"{size:,} bytes"),
-        _finding("disk", free > SHORT_BYTES, f"{free:,} bytes free", "free some space, or `lantern prune`"),
+        _finding("disk", free > SHORT_BYTES, f"{free / 1e6:,.0f} MB free", "free some space, or `lantern prune`"),
     ]
 
 

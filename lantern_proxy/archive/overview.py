@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lantern_proxy.archive.reads import Reads
-from lantern_proxy.archive.rows import name, texts
+from lantern_proxy.archive.rows import name, said_of, texts
 from lantern_proxy.turn import LOSSES, BlockKind
 
 _NEWEST = 5_000
@@ -40,8 +40,8 @@ _STEPS = """SELECT id, at, event, size, restored, chars, ms, gone, lost, status 
 _BRIDGES = """SELECT b.request, b.kind, p.passage, p.rank, p.score, p.origin, substr(p.text, 1, 160), p.used, p.verdict
     FROM blocks b CROSS JOIN placed p ON p.tenant = b.tenant AND p.block = b.id
     WHERE b.tenant = ? AND b.session = ? ORDER BY b.id, p.slot LIMIT ?"""
-_MESSAGES = """SELECT position, turn, role, side, partial, created_at, length(text), substr(text, 1, :shown)
-    FROM messages WHERE tenant = :tenant AND session = :session AND position >= :first
+_MESSAGES = """SELECT position, turn, role, side, partial, created_at, length(text), substr(text, 1, :shown),
+    items FROM messages WHERE tenant = :tenant AND session = :session AND position >= :first
     ORDER BY position, id LIMIT :limit"""
 
 
@@ -145,6 +145,10 @@ class Shown:
     length: int
     """Characters of all of it."""
     text: str
+    calls: tuple[str, ...]
+    """What it calls: names with the beginning of their arguments, `tide {"harbour": "Lerwick"}`."""
+    is_result: bool
+    """All of it is what tools gave, whoever's name stands over it."""
 
 
 class Summaries(Reads):
@@ -196,8 +200,8 @@ class Summaries(Reads):
         rows = self._rows(_MESSAGES, values | {"shown": chars})
         return [
             Shown(position=position, turn=turn, role=role, side=bool(side), partial=bool(partial), at=at,
-                  length=length, text=text)
-            for position, turn, role, side, partial, at, length, text in rows
+                  length=length, text=text, **said_of(items, chars))
+            for position, turn, role, side, partial, at, length, text, items in rows
         ]  # fmt: skip
 
 

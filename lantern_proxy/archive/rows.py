@@ -198,6 +198,13 @@ def to_filed(row: Row) -> Filed:
     )
 
 
+def said_of(items: str, chars: int) -> dict[str, Any]:
+    """What `archive.overview.Shown` says of the items of a message besides its text, without reading that."""
+    stored = [(kind, own, name_) for _, kind, own, name_, _, _ in _loads(items) if kind != "reasoning"]
+    calls = tuple(f"{name_} {own[:chars]}" for kind, own, name_ in stored if kind == "call")
+    return {"calls": calls, "is_result": bool(stored) and all(kind == "result" for kind, _, _ in stored)}
+
+
 def _to_items(stored: Sequence[Row], text: str) -> tuple[Item, ...]:
     items, at = [], 0
     for role, kind, own, name_, ids, print_ in stored:

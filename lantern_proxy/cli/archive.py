@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from lantern_proxy.cli.frame import (
     NAME,
     Number,
     Settings,
+    confirm,
     end_wiping,
     limit_option,
     plain,
@@ -113,7 +115,7 @@ def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: in
 @click.option("--project", help="Only this project.")
 @click.option("--speaker", type=NAME, help="Only what they said: user, assistant, tool, client, or a name.")
 @click.option("--kind", type=click.Choice(["episodic", "semantic", "procedural"]), help="Only passages of this kind.")
-@click.option("--newer-than", help="Only what was said in this time: 90d, 12h, 30m, 2w.")
+@click.option("--newer-than", help="Only what was said in this time: 90d, 12h, 30m, 2w; or since a day: 2026-03-01.")
 @click.option("--older-than", help="Only what was said before.")
 def search(
     settings: Settings,
@@ -159,7 +161,9 @@ def search(
 @click.command()
 @settled
 @tenant_option
-@click.option("--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w.")
+@click.option(
+    "--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w; or said before a day: 2026-03-01."
+)
 @click.option("--below-confidence", type=Number(0, 1), help="Passages with less confidence than this.")
 @click.option("--session", type=NAME, help="Only this session; alone: all of it.")
 @click.option("--keep-mb", type=click.IntRange(1), help="The oldest, until about so many megabytes are left.")
@@ -251,7 +255,7 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
             return
         if not yes:
             asked = f"Remove about {_amount(would)} from {archive.path}? It cannot be undone."
-            click.confirm(asked, abort=True, err=True)
+            confirm(asked)
         with removing(archive, "pruning", quiet=settings.as_json) as advance:
             report = retain(archive, keep, now=now, advance=advance)
     _tell_all(settings, report, "removed")
@@ -285,7 +289,7 @@ def _confirm(path: Path, would: "Iterable[tuple[TenantArchive, PruneReport]]") -
         click.echo(f"{owner.tenant}: {_amount(report)}", err=True)
     if not some:
         return
-    click.confirm(f"Remove this from {path}? It cannot be undone.", abort=True, err=True)
+    confirm(f"Remove this from {path}? It cannot be undone.")
 
 
 def _removes_some(report: "PruneReport") -> bool:
@@ -311,8 +315,14 @@ def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["Tenan
 
 
 def _seconds(option: str, text: str) -> float:
-    """90d -> 7,776,000."""
+    """90d -> 7,776,000; a day, 2026-03-01 -> seconds since it began here."""
+    import time
+
+    with suppress(ValueError):
+        return time.time() - datetime.strptime(text, "%Y-%m-%d").timestamp()
     number, unit = text[:-1], text[-1:]
     if unit not in _SECONDS or not number.isascii() or not number.replace(".", "", 1).isdigit():
-        raise click.UsageError(f"{option} is {text!r}; use a number and a unit: 90d, 12h, 30m, 2w")
+        raise click.UsageError(
+            f"{option} is {text!r}; use a number and a unit (90d, 12h, 30m, 2w) or a day (2026-03-01)"
+        )
     return float(number) * _SECONDS[unit]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Place, Settings, end_wiping, plain, removing, settled, tenants
+from lantern_proxy.cli.frame import NAME, Place, Settings, confirm, end_wiping, plain, removing, settled, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, ForgetRule, Receipt
@@ -103,7 +103,7 @@ def _confirm(would: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) 
     for copy in copies:
         _tell_copy(copy, "to be forgotten")
     where = ", ".join(map(str, [*([path] if would else ()), *(copy.path for copy in copies)]))
-    click.confirm(f"Forget this for good, in {where}?", abort=True, err=True)
+    confirm(f"Forget this for good, in {where}?")
 
 
 def _would(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:

@@ -185,6 +185,18 @@ class Settings:
         click.echo(json.dumps(row, default=plain))
 
 
+def confirm(question: str) -> None:
+    """Go on where the answer is yes; click.Abort for a no. Where nobody can answer, say how to go on without."""
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise click.ClickException(
+                "nobody said yes, and nothing was removed; --yes goes on without asking"
+            ) from None
+        raise
+
+
 @contextmanager
 def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """A bar for what removes from the archive; how to go on where that is stopped, or leaves something in the log."""

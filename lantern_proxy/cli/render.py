@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -113,13 +113,15 @@ def passages(found: Sequence["Passage"]) -> None:
     console().print(made if found else "no passages")
 
 
-def message(filed: "Filed") -> None:
+def message(filed: "Filed", called: Mapping[str, str]) -> None:
+    """called: id of a call -> what it calls, which a result may not say itself"""
     out = console()
     marks = [mark for mark, is_so in (("side call", filed.side), ("broke off", filed.partial)) if is_so]
     head = f"turn {filed.turn}  {filed.message.role}  {when(filed.created_at)}  {', '.join(marks)}".rstrip()
     out.print(Text(head, style="bold cyan"))
     for item in filed.message.items:
-        label = {"call": f"[call {item.name}] ", "result": f"[result {item.name}] ", "media": f"[{item.name}] "}
+        name = item.name or next((called[each] for each in item.ids if each in called), "")
+        label = {"call": f"[call {name}] ", "result": f"{f'[result {name}'.rstrip()}] ", "media": f"[{name}] "}
         out.print(Text(clean(label.get(item.kind, "") + item.text)), soft_wrap=True)
     out.print()
 
@@ -174,11 +176,12 @@ def timeline(messages: Sequence["Filed"], requests: Sequence["RequestRow"], *, b
     """
     marks = deque(sorted((r for r in requests if r.event in _MEANS or r.restored), key=lambda r: r.at))
     shown = set[str]()
+    called = {each: call.name for filed in messages for call in filed.message.calls for each in call.ids}
     for filed in messages:
         while marks and marks[0].at < filed.created_at:
             _mark(marks.popleft(), shown)
         if not brief:
-            message(filed)
+            message(filed, called)
         elif not filed.side:
             _brief(filed)
     for rest in marks:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lantern_proxy.cli import doctor
 from lantern_proxy.cli.frame import Settings
-from lantern_proxy.cli.render import clean, console, table, when
+from lantern_proxy.cli.render import clean, console, counted, table, when
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive
@@ -91,7 +91,7 @@ def _shown(told: Mapping[str, Any]) -> RenderableType:
         kept.add_row(Text(name), *(f"{getattr(each, count):,}" for count in _KEPT), seen)
         done.add_row(Text(name), *(f"{day[count]:,}" for count in _DONE), f"{day['ms_p95']:.1f}")
         lines += [
-            Text(f"degraded {clean(reason)}: {count:,} requests today, {name}", style="yellow")
+            Text(f"degraded {clean(reason)}: {counted(count, 'request')} today, {name}", style="yellow")
             for reason, count in day["degraded"].items()
         ]
     return Group(*lines, kept, done)

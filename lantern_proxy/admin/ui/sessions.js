@@ -34,7 +34,8 @@ export async function sessions({ asked, live }) {
 }
 
 function messageOf(session, shown, here) {
-  const text = h("p", { class: shown.role === "tool" ? "text mono" : "text" }, shown.text);
+  const text = h("p", { class: shown.role === "tool" || shown.is_result ? "text mono" : "text" }, shown.text);
+  const calls = shown.calls.map((call) => h("p", { class: "text mono" }, h("span", { class: "tag plain" }, "calls"), ` ${call}`));
   const rest = shown.length > shown.text.length && h("button", { type: "button", class: "small", onclick: async (event) => {
     const button = event.currentTarget;
     const [whole] = await busy(button, () => get(`api/sessions/${part(session)}/messages`, { from: shown.position, limit: 1, chars: 1e8 }));
@@ -42,8 +43,8 @@ function messageOf(session, shown, here) {
     button.remove();
   } }, `Show all ${full(shown.length)} characters`);
   return h("li", { class: here ? "message here" : "message", id: `at-${shown.position}`, tabindex: here ? -1 : null },
-    h("div", { class: "who" }, h("b", {}, shown.role), h("span", {}, `turn ${shown.turn}`), h("span", {}, date(shown.at)), shown.side && h("span", { class: "tag plain" }, "side call"), shown.partial && h("span", { class: "tag lost" }, "broke off")),
-    h("div", {}, text.textContent ? text : h("p", { class: "muted" }, "(no text: a tool call, media or reasoning)"), rest));
+    h("div", { class: "who" }, h("b", {}, shown.role), shown.is_result && shown.role !== "tool" && h("span", { class: "tag plain" }, "tool result"), h("span", {}, `turn ${shown.turn}`), h("span", {}, date(shown.at)), shown.side && h("span", { class: "tag plain" }, "side call"), shown.partial && h("span", { class: "tag lost" }, "broke off")),
+    h("div", {}, text.textContent ? text : !calls.length && h("p", { class: "muted" }, "(no text: media or reasoning)"), rest, calls));
 }
 
 /** Messages by the page; `first` a position. */
