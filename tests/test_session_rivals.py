@@ -513,3 +513,64 @@ def test_a_summary_that_names_nothing_leads_to_the_conversation_whose_model_wrot
             step = lab.ask([orders, user(told(of)), user(f"And what about the {season} season of {of}?")])
             assert step.session.id == own[of], step.link.why
             lab.answer(step, assistant(f"It is good for {of} in the {season}."))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("shown", ["its first order", "its last answer"])
+def test_a_summary_that_side_calls_made_of_two_runs_of_one_job_leads_to_neither(shown: str, restarts: bool) -> None:
+    """Both did the same up to there; then the first one did something else."""
+    lab, orders = Lab(), {"role": "system", "content": SYSTEM}
+    lab.restarts = restarts
+    told = "The release was prepared in three parts: the notes, the packages, and the page with its pictures."
+    asked = [user(f"Prepare part {n} of the release of our package, as it stands in the plan.") for n in range(3)]
+    more = (
+        "Now begin with the part for Windows, and send 7731-R to the board.",
+        "And is there anything left to be done?",
+    )
+    behind = [asked[0], assistant(told)]
+
+    def run(shown: list[Wire], answer: str) -> Step:
+        step = lab.ask([orders, *shown])
+        lab.answer(step, assistant(answer))
+        return step
+
+    def work() -> tuple[str, list[Wire]]:
+        history = list[Wire]()
+        for n, each in enumerate(asked):
+            step = run([*history, each], f"Part {n} of the release of the package is prepared.")
+            history += [each, assistant(f"Part {n} of the release of the package is prepared.")]
+        side = lab.ask([{"role": "system", "content": "Summarize the conversation."}, user(transcript(history))])
+        assert side.event == "side"
+        lab.answer(side, assistant(told))
+        return step.session.id, history
+
+    first, history = work()
+    if shown == "its last answer":
+        work()
+        step = run([user(told), history[-1], user(more[1])], "It is done.")
+    else:
+        assert run([*behind, user(more[0])], "It is begun.").session.id == first  # while nobody else has that summary
+        work()
+        assert run([*behind, user(more[1])], "Nothing.").session.id != first
+        step = run([*behind, user(more[0])], "It is done.")
+    assert step.session.id != first, step.link.why
+
+
+def test_a_history_in_one_text_is_that_of_who_said_most_of_it_though_one_question_is_the_beginning_of_another() -> None:
+    lab, orders = Lab(), {"role": "system", "content": SYSTEM}
+    lamp = "From the manual: the lamp blinks red when the pressure is low.\nQuestion: What does the red lamp mean?"
+
+    def talk(*said: tuple[str, str]) -> tuple[str, list[Wire]]:
+        history = list[Wire]()
+        for asked, answer in said:
+            history.append(user(asked))
+            step = lab.ask([orders, *history])
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+        return step.session.id, history
+
+    low = "The pressure is low. Fill in water through the valve."
+    own, history = talk((f"{lamp} My device is 7731-R.", low))
+    other, _ = talk((lamp, low), ("And how long does it take to fill it in?", STOCK))
+    step = lab.ask([{"role": "system", "content": "Summarize the conversation."}, user(transcript(history))])
+    assert (step.event, step.session.parent) == ("side", own), other

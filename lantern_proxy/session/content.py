@@ -16,6 +16,7 @@ from lantern_proxy.session.known import (
     PROBE_CHARS,
     Known,
     holder_of,
+    holders_of,
     ids_of,
     is_greeting,
     main_of,
@@ -233,7 +234,9 @@ def _points(known: Known, request: Request) -> dict[str, float]:
         if not (holders or users):
             continue
         is_short = breadth(plain(i.text)) < PROBE_CHARS
-        made = [sid for sid in holders if i.print not in known.sessions[sid].opening]
+        made = [
+            sid for sid in holders if _is_for_it(known, sid, holders) and i.print not in known.sessions[sid].opening
+        ]
         if made:
             weight = _SHORT_WEIGHT if is_short else _ANSWER_WEIGHT
             _credit(known, answered, made, weight * len(made) / len(holders))
@@ -246,6 +249,13 @@ def _points(known: Known, request: Request) -> dict[str, float]:
     likely = (s for s in alive if s.api == request.api)
     likely = (s for s in likely if s.id in answered or _is_asked_again(known, s, request, texts[s.id]))
     return {s.id: asked[s.id] + answered[s.id] for s in likely}
+
+
+def _is_for_it(known: Known, sid: str, holders: Collection[str]) -> bool:
+    """Does an answer that `holders` got count for the conversation of one of them? That of a side call does only where
+    no other conversation got the same, nor a side call of which it is not known whose it is."""
+    session = known.sessions[sid]
+    return not session.side or bool(session.agent) or len(holders_of(known, holders)) == 1
 
 
 def _is_its_users(known: Known, session: Session, i: Item, *, is_short: bool) -> bool:
@@ -295,7 +305,7 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
     parts = known_as | _parted(asked.difference(*known_as), request.messages)
     most = max(parts, key=len, default=frozenset())
-    if not all(part <= most for part in parts) or _begins_like(session, request):
+    if not all(part <= most for part in parts) or _begins_like(known, session, request):
         return True
     waits = not (session.answered or known.in_flight.get(session.id))
     return waits and _is_all_of(session.head[-1].message, asked)
@@ -317,13 +327,14 @@ def _is_all_of(message: Message, asked: Collection[bytes]) -> bool:
     return all(i.print in asked for i in message.items if not is_empty(i))
 
 
-def _begins_like(session: Session, request: Request) -> bool:
-    """Is all but the last message of a request what the session's head begins with?"""
+def _begins_like(known: Known, session: Session, request: Request) -> bool:
+    """Is all but the last message of a request what the session's head begins with, and none other's ever did?"""
     said = spoken(request.messages)[:-1]
     if all(i.print in session.opening for m in said for i in m.items):
         return False  # many chats open so: a greeting, examples
     before = [m.print for m in said]
-    return before == [m.print for m in spoken(e.message for e in session.head)][: len(before)]
+    begins = before == [m.print for m in spoken(e.message for e in session.head)][: len(before)]
+    return begins and not _was_asked_elsewhere(known, request, len(request.messages) - 2, session)
 
 
 def is_scanty(known: Known, request: Request, session: Session) -> bool:

@@ -317,12 +317,18 @@ def is_anothers(session: Session, request: Request) -> bool:
 
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     """Does the request begin with the summary that a conversation ended in, or that a side call made of it since?"""
-    made = summed_up_since(known, session)
+    made = [text for text in summed_up_since(known, session) if not _is_nobodys(known, text)]
     if session.answered and not made:
         texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
         made = [text for text in texts if len(text) >= SUMMARY_CHARS]
     told = [plain(m.text) for m in request.messages[:FIRST] if m.role != "assistant"] if made else []
     return any(text in each for text in made for each in told)
+
+
+def _is_nobodys(known: Known, text: str) -> bool:
+    """Did a side call of which it is not known whose it is get a text, too?"""
+    mains = (known.sessions.get(sid) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
+    return any(s is not None and s.side and text in known.said.get(s.id, ()) for s in mains)
 
 
 def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:

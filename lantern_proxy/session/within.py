@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
@@ -71,8 +73,10 @@ def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> 
     read, shared = _Read(request), None
     for session in candidates:
         found = _by_texts_of(known, session, read, now)
-        if found and (found.why != PASTED or _quotes_own(known, session, read.whole)):
+        if found and found.why != PASTED:
             return found
+        if found and _quotes_own(known, session, read.whole):
+            return replace(found, session=_most_quoted(known, candidates, read.whole))
         shared = shared or found
     if shared:  # of phrases that were said in several
         return Link(side=True, why=PASTED)
@@ -135,6 +139,12 @@ def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
     """Does a text hold something that was said in this session only?"""
     said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
     return any(is_said_once(known, text) for text in said)
+
+
+def _most_quoted(known: Known, sessions: Sequence[Session], whole: str | Whole) -> Session:
+    """Of sessions the one of which a text quotes most. What one user asked may be the beginning of what another did."""
+    own = [s for s in sessions if _quotes_own(known, s, whole)]
+    return max(own, key=lambda s: sum(len(text) for text in known.said.get(s.id, ()) if text in whole))
 
 
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
