@@ -1191,6 +1191,26 @@ def test_a_first_message_with_another_time_in_front_of_it_still_proves_nothing(r
             lab.restart()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_answered_behind_a_thought_is_known_without_it_where_all_that_the_user_said_is_dated_anew(restarted):
+    lab = Lab()
+    chat = Chat(lab)
+    said = {
+        "Who feeds the owls?": "Marit feeds them, at dusk and again at six.",
+        "And the newts?": "Nobody does so far.",
+    }
+    events = []
+    for asked, answer in said.items():
+        chat.history.append(user(asked))
+        step = chat.send(ago(chat.history, 2 * len(chat.history) + 1))
+        lab.answer(step, assistant(f"<think>\nThey ask for {asked!r}.\n</think>\n\n{answer}"))
+        chat.history.append(assistant(answer))
+        events.append(step.event)
+        if restarted:
+            lab.restart()
+    assert events == ["new", "turn"], step.link.why
+
+
 def test_a_short_answer_in_a_script_without_spaces_is_known_by_its_words():
     lab = Lab()
     chat = Chat(lab)

@@ -19,7 +19,7 @@ from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.session.known import NAMED_CHARS, PROBE_CHARS, Known, Trace, claims_of, main_of
-from lantern_proxy.turn import Item, Message, is_random, plain
+from lantern_proxy.turn import Item, Message, is_random, item, plain
 
 _SAID = 2_000
 """Most texts that are remembered of one session, to find them within other texts."""
@@ -182,9 +182,10 @@ def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
     if i.kind == "call":
         _pass(known, main, i)
     elif not is_empty(i):
-        _name(known.by_answer, i.print, session.id, known.traces)
-        for text in map(plain, shown_as(i.text)):
-            _say(known, main, text, "side" if session.side else "assistant")
+        for text in shown_as(i.text) if i.kind == "text" else (i.text,):
+            shown = i if text == i.text else item(i.role, i.kind, text)
+            _name(known.by_answer, shown.print, session.id, known.traces)
+            _say(known, main, plain(text), "side" if session.side else "assistant")
 
 
 def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict[str, list[Trace]]) -> None:
