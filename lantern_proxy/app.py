@@ -26,8 +26,8 @@ from lantern_proxy.app_workers import STREAMED_BYTES, Peers
 from lantern_proxy.config import Config
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
+from lantern_proxy.proxy.lazy_restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.relay import Relay, Upload, whole_body
-from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
 from lantern_proxy.wire import protocol_of

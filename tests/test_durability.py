@@ -352,7 +352,7 @@ def test_what_came_behind_work_that_can_wait_is_written_though_the_end_comes_rig
 
     writer.submit(Job(build=slow, file=writer.opened.file))
     assert begun.wait(10)
-    writer.at_rest(lambda: None)
+    writer.when_idle(lambda: None)
     second = writer.submit(Job(build=lambda: record(text="second"), file=writer.opened.file))
     ending = threading.Thread(target=writer.close)
     ending.start()
@@ -379,7 +379,7 @@ def test_turns_do_not_wait_for_the_disk_until_a_long_history_is_cut(tmp_path, mo
     said = [filed(n, " ".join(f"the port of gate {n} at {m} is {8000 + n + m}" for m in range(20))) for n in range(600)]
 
     def noting(file: int) -> None:
-        was_cut.append(wish.done())
+        was_cut.append(flush.done())
         fsync(file)
 
     def build():
@@ -388,10 +388,10 @@ def test_turns_do_not_wait_for_the_disk_until_a_long_history_is_cut(tmp_path, mo
 
     try:
         writer.submit(Job(build=build, file=writer.opened.file))
-        wish = writer.cut_up(TENANT)
+        flush = writer.flush(TENANT)
         monkeypatch.setattr(os, "fsync", noting)
         may.set()
-        assert wish.result(60)
+        assert flush.result(60)
         assert wait_for(lambda: was_cut)
         assert was_cut[0] is False
     finally:

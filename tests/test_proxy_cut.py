@@ -16,7 +16,7 @@ from lantern_proxy.archive.file import WAL_PAGES
 from lantern_proxy.chunk import passages
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.proxy import cut as proxy_cut
-from lantern_proxy.proxy.cut import Cutter, Wish
+from lantern_proxy.proxy.cut import Cutter, Flush
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Filed, item, message
 
@@ -58,7 +58,7 @@ def test_the_session_that_somebody_waits_for_is_cut_first(tmp_path, monkeypatch)
             written = record(said, session=f"s{n % 30}", uncut=(said.key,))
             archive.write([written])
             cutter.add(written, None)
-        own, every, stranger = Wish(TENANT, "s29"), Wish(TENANT, ""), Wish(f"{TENANT[:-1]}8", "")
+        own, every, stranger = Flush(TENANT, "s29"), Flush(TENANT, ""), Flush(f"{TENANT[:-1]}8", "")
         cutter.want(own)
         cutter.want(stranger)
         assert cutter.is_due
@@ -84,7 +84,7 @@ def test_who_waits_is_told_after_the_turn_before_is_written_not_while_it_waits_t
     said = filed(0, "the port of the gate is 8417")
 
     def build():
-        told_early.append(wish.done())
+        told_early.append(flush.done())
         return record(said, uncut=(said.key,))
 
     def begin():
@@ -94,9 +94,9 @@ def test_who_waits_is_told_after_the_turn_before_is_written_not_while_it_waits_t
     try:
         writer.submit(Job(build=begin, file=writer.opened.file))
         written = writer.submit(Job(build=build, file=writer.opened.file))
-        wish = writer.cut_up(TENANT, "s1")
+        flush = writer.flush(TENANT, "s1")
         come.set()
-        assert wish.result(10)
+        assert flush.result(10)
         assert written.result(10)
         assert told_early == [False]
         assert [p.message for p in writer.opened.archive.of(TENANT).passages()] == [said.key]
@@ -116,7 +116,7 @@ def test_what_waits_for_rest_is_done_when_all_is_cut_and_of_much_of_it_the_newes
     try:
         writer.submit(Job(build=build, file=writer.opened.file))
         for n in range(40):
-            writer.at_rest(lambda n=n: done.append((n, len(writer.opened.archive.of(TENANT).passages()))))
+            writer.when_idle(lambda n=n: done.append((n, len(writer.opened.archive.of(TENANT).passages()))))
         may.set()
         assert wait_for(lambda: len(done) >= 16)
         assert done == [(n, 100) for n in reversed(range(24, 40))]
@@ -131,11 +131,11 @@ def test_who_waits_is_told_when_nothing_can_be_cut(tmp_path):
         written = record(said, uncut=(said.key,))
         archive.write([written])
         cutter.add(written, None)
-        wish = Wish(TENANT, "s1")
-        cutter.want(wish)
+        flush = Flush(TENANT, "s1")
+        cutter.want(flush)
         assert cutter.is_due
         cutter.give_up()
-        assert not wish.done.result(0)
+        assert not flush.done.result(0)
 
 
 def test_what_was_forgotten_meanwhile_gets_no_passages(tmp_path):
@@ -358,10 +358,10 @@ def test_what_is_more_than_memory_holds_is_cut_from_the_file(tmp_path, monkeypat
             archive.write([written])
             cutter.add(written, None)
         assert len(cutter) == 2
-        wish = Wish(TENANT, "s8")
-        cutter.want(wish)
+        flush = Flush(TENANT, "s8")
+        cutter.want(flush)
         while len(cutter):
             cutter.some(archive, None)
-        assert wish.done.done()
+        assert flush.done.done()
         assert archive.uncut() == []
         assert len(archive.of(TENANT).passages()) == len(long)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lantern_proxy.proxy.gate import Aside, Gate
+from lantern_proxy.proxy.gate import BodyReader, Gate
 from lantern_proxy.proxy.relay import Relay
 from lantern_proxy.wire.http import Arrival, TooLarge
 
@@ -84,7 +84,7 @@ def test_a_body_is_unpacked_in_the_event_loop_only_as_far_as_that_is_little_work
             raise TooLarge
         return size
 
-    assert asyncio.run(Aside().unpack(32 << 20, work)) == size
+    assert asyncio.run(BodyReader().unpack(32 << 20, work)) == size
     assert len(tried) == limits
     assert [inside for _, inside in tried] == [True, False, False][:limits]
     assert [limit for limit, _ in tried] == sorted({limit for limit, _ in tried})
@@ -95,7 +95,7 @@ def test_what_grows_beyond_all_limits_is_told():
         raise TooLarge(f"more than {limit}")
 
     with pytest.raises(TooLarge, match="more than 300000"):
-        asyncio.run(Aside().unpack(300_000, work))
+        asyncio.run(BodyReader().unpack(300_000, work))
 
 
 @pytest.mark.parametrize(("size", "most"), [(LONG, 4), (LARGE, 1)])
@@ -109,8 +109,8 @@ def test_large_bodies_are_read_one_at_a_time_and_others_are_not_held_up(size, mo
         at_work.remove(threading.get_ident())
 
     async def crowd():
-        aside = Aside()
-        await asyncio.gather(*(aside.read(size, work) for _ in range(4)))
+        reader = BodyReader()
+        await asyncio.gather(*(reader.read(size, work) for _ in range(4)))
 
     asyncio.run(crowd())
     assert max(seen) == most

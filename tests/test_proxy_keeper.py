@@ -12,8 +12,8 @@ from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
 from lantern_proxy.proxy import keeper as proxy_keeper
 from lantern_proxy.proxy.keeper import Keeper
+from lantern_proxy.proxy.lazy_restorer import make_restorer
 from lantern_proxy.proxy.opened import Opened
-from lantern_proxy.proxy.restorer import make_restorer
 from lantern_proxy.turn import Passage
 
 TEXTS = [f"gauge {n} shows {n * 7919} bar" for n in range(6)]

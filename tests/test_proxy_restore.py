@@ -316,13 +316,13 @@ def test_a_loss_block_whose_message_is_edited_comes_with_the_edited_one(tmp_path
 def waits(monkeypatch) -> list[bool]:
     """One for each time that a request waits for passages; what is true there at first is not answered."""
     asked: list[bool] = [False]
-    cut_up = Writer.cut_up
+    flush = Writer.flush
 
     def noted(writer: Writer, *of: str) -> Future[bool]:
         asked.append(True)
-        return Future() if asked[0] else cut_up(writer, *of)
+        return Future() if asked[0] else flush(writer, *of)
 
-    monkeypatch.setattr(Writer, "cut_up", noted)
+    monkeypatch.setattr(Writer, "flush", noted)
     return asked
 
 

@@ -18,8 +18,8 @@ from lantern_proxy import __version__
 from lantern_proxy.app import create
 from lantern_proxy.bench import serve
 from lantern_proxy.config import RestoreConfig
-from lantern_proxy.proxy import restorer, writer
-from lantern_proxy.proxy.restorer import LateRestorer
+from lantern_proxy.proxy import lazy_restorer, writer
+from lantern_proxy.proxy.lazy_restorer import LazyRestorer
 from lantern_proxy.restore.restorer import Restorer
 
 HISTORY = ("My locker is number 4711.", "Noted.", "Which number was it?")
@@ -134,7 +134,7 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("error", [ImportError("no numpy here"), Panic("native code fell over"), SystemExit(2)])
 def test_a_restorer_that_cannot_be_made_costs_no_answer_is_told_and_is_made_later(tmp_path, monkeypatch, caplog, error):
-    monkeypatch.setattr(restorer, "AGAIN_S", 0.1)
+    monkeypatch.setattr(lazy_restorer, "AGAIN_S", 0.1)
     caplog.set_level("INFO", "lantern")
     errors = [error]
 
@@ -181,7 +181,7 @@ def test_a_start_does_not_wait_for_a_restorer_without_end(tmp_path, monkeypatch)
 
 def test_a_restorer_of_an_archive_that_was_closed_is_not_made_any_more():
     made = []
-    late = LateRestorer(lambda: made.append(1))
+    late = LazyRestorer(lambda: made.append(1))
     late.close()
     assert late.want() is None
     assert not made
@@ -193,7 +193,7 @@ def test_a_restorer_that_is_made_after_the_close_is_closed():
     class Made:
         close = staticmethod(closed.set)
 
-    late = LateRestorer(lambda: may.wait(60) and Made())
+    late = LazyRestorer(lambda: may.wait(60) and Made())
     late.want()
     late.close(0.01)
     may.set()
@@ -222,7 +222,7 @@ def test_a_panic_of_native_code_costs_the_restore_and_not_the_answer(tmp_path):
 
 def test_one_who_no_longer_waits_for_the_restorer_does_not_cancel_it_for_the_others():
     may = threading.Event()
-    late = LateRestorer(lambda: may.wait(60) and Restorer)
+    late = LazyRestorer(lambda: may.wait(60) and Restorer)
 
     async def leave():
         await asyncio.wait_for(asyncio.wrap_future(late.want()), 0.01)
@@ -239,7 +239,7 @@ def _wanted_in_vain(monkeypatch):
     def no_thread(self):
         raise RuntimeError("can't start new thread")
 
-    late = LateRestorer(lambda: Restorer)
+    late = LazyRestorer(lambda: Restorer)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(RuntimeError):

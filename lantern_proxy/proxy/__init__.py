@@ -26,11 +26,11 @@ from lantern_proxy.history import answered as after_answer
 from lantern_proxy.history import same as history_same
 from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
-from lantern_proxy.proxy.gate import INLINE_BYTES, Aside, Gate
+from lantern_proxy.proxy.gate import INLINE_BYTES, BodyReader, Gate
+from lantern_proxy.proxy.lazy_restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.preview import preview_of
 from lantern_proxy.proxy.record import Answered, Privacy, record_beside, record_of
 from lantern_proxy.proxy.restore import Restoring
-from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
@@ -78,7 +78,7 @@ class Proxy:
         """Random parts of ids; for the event loop alone."""
         self.gate = Gate()
         """To be entered before a request or an answer is read in the event loop."""
-        self._aside = Aside()
+        self._reader = BodyReader()
         self._most_bytes = min(MAX_DECODED_BYTES, config.access.max_body_mb * 1_000_000)
         """Bodies and answers that are longer than this once they are decoded are not read."""
         self.rereads = reread.Rereads()
@@ -169,11 +169,11 @@ class Proxy:
                 exchange.wire = each
                 return found
         if not encoding:
-            exchange.wire, request, seen = await self._aside.read(len(body), partial(_read_to_keep, wire, body))
+            exchange.wire, request, seen = await self._reader.read(len(body), partial(_read_to_keep, wire, body))
             self.rereads.keep(exchange.tenant, seen)
             return request
         try:
-            unpacking = self._aside.unpack(self._most_bytes, partial(_unpack, wire, body, encoding))
+            unpacking = self._reader.unpack(self._most_bytes, partial(_unpack, wire, body, encoding))
             exchange.plain, (exchange.wire, request) = await unpacking
         except TooLarge:
             exchange.degraded.append("request:too_large")
@@ -238,7 +238,7 @@ class Proxy:
             with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
                 if 200 <= status < 300 and body:
                     reading = partial(read_answer, exchange.wire, body, streamed=streamed, complete=complete)
-                    answer = await self._aside.read(len(body), reading)
+                    answer = await self._reader.read(len(body), reading)
             if "answer:error" in exchange.degraded:  # its head went out before
                 self.degraded["answer:error"] += 1
             return self._submit(exchange, exchange.step, answer, status, error)
@@ -250,7 +250,7 @@ class Proxy:
     async def unpacked(self, answer: bytes, encoding: str) -> bytes:
         """An answer without its content-encoding, as far as it came; empty, and told, when it cannot be read."""
         try:
-            return await self._aside.unpack(self._most_bytes, partial(_decoded, answer, encoding))
+            return await self._reader.unpack(self._most_bytes, partial(_decoded, answer, encoding))
         except WireError as error:
             self.degraded["answer:too_large" if isinstance(error, TooLarge) else "answer:encoding"] += 1
             return b""

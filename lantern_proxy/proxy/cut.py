@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, Uncut
-from lantern_proxy.proxy.restorer import MADE_S, LateRestorer
+from lantern_proxy.proxy.lazy_restorer import MADE_S, LazyRestorer
 from lantern_proxy.turn import BlockKind, Filed, Passage
 
 QUIET_S = 0.02
@@ -71,7 +71,7 @@ class Settling:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Flush:
     """Somebody waits until what came of a session is cut; of all sessions of the tenant when `session` is empty."""
 
     tenant: str
@@ -91,7 +91,7 @@ class Cutter:
         self._left_bytes = 0
         self._count = count()
         self._begun: _Begun | None = None
-        self._wishes: list[Wish] = []
+        self._flushes: list[Flush] = []
         self._recovering = False
         self.crowd = 1
         """How many turns came together. So many times as many messages are cut at once, but no more text."""
@@ -133,14 +133,14 @@ class Cutter:
         for n in numbers:
             self._left_bytes -= _bytes_of(self._left.pop(n)[1])
 
-    def want(self, wish: Wish) -> None:
-        """Cut what `wish` names before all else, and tell it when that is done."""
-        self._wishes.append(wish)
+    def want(self, flush: Flush) -> None:
+        """Cut what `flush` names before all else, and tell it when that is done."""
+        self._flushes.append(flush)
 
     @property
     def is_due(self) -> bool:
         came_at = next(iter(self._left.values()))[0] if self._left else math.inf
-        return bool(self._wishes) or time.monotonic() - came_at > _LATEST_S
+        return bool(self._flushes) or time.monotonic() - came_at > _LATEST_S
 
     def give_way(self) -> None:
         """Pause for the answer of the turn that was written just now. Many turns at once need no pause: their answers
@@ -149,21 +149,21 @@ class Cutter:
             time.sleep(_BREATH_S)
 
     def tell(self) -> None:
-        """Tell those whose wishes are fulfilled: nothing that is left is named by them."""
-        for wish in tuple(self._wishes):
-            if not self._recovering and not any(wish.names(work) for _, work in self._left.values()):
-                self._wishes.remove(wish)
-                _tell(wish.done, True)
+        """Tell who waits for a flush that is done: nothing that is left is named by it."""
+        for flush in tuple(self._flushes):
+            if not self._recovering and not any(flush.names(work) for _, work in self._left.values()):
+                self._flushes.remove(flush)
+                _tell(flush.done, True)
 
     def _group(self) -> list[int]:
         """Numbers of what is cut next: what somebody waits for, else the oldest."""
-        most = _MOST_AT_ONCE if self._wishes else _AT_ONCE
-        share = 1 if self._wishes else min(self.crowd, _MOST_AT_ONCE // _AT_ONCE)
-        items = self._left.items() if self._wishes else ()
-        wished = [n for n, (_, work) in items if any(wish.names(work) for wish in self._wishes)]
+        most = _MOST_AT_ONCE if self._flushes else _AT_ONCE
+        share = 1 if self._flushes else min(self.crowd, _MOST_AT_ONCE // _AT_ONCE)
+        items = self._left.items() if self._flushes else ()
+        wanted = [n for n, (_, work) in items if any(flush.names(work) for flush in self._flushes)]
         group: list[int] = []
         size = 0.0
-        for n in wished or self._left:
+        for n in wanted or self._left:
             work = self._left[n][1]
             filed = work.messages if isinstance(work, Uncut) else ()
             size += len(filed) / share + sum(map(_length, filed)) if filed else 1 / share
@@ -188,7 +188,7 @@ class Cutter:
                     passages = []
                 archive.add_passages([(one, passages)])
 
-    def some(self, archive: Archive, restorer: LateRestorer) -> list[Callable[[], object]]:
+    def some(self, archive: Archive, restorer: LazyRestorer) -> list[Callable[[], object]]:
         """Cut the next few messages, or a part of a long one. Raises what the archive raises; then they are tried
         again.
 
@@ -214,9 +214,9 @@ class Cutter:
 
     def give_up(self) -> None:
         """Nothing can be cut now: those who wait need not wait any longer."""
-        for wish in self._wishes:
-            _tell(wish.done, False)
-        self._wishes.clear()
+        for flush in self._flushes:
+            _tell(flush.done, False)
+        self._flushes.clear()
 
 
 def _tell(done: "Future[bool]", is_done: bool) -> None:
@@ -250,7 +250,7 @@ def _bytes_of(work: Uncut | Settling) -> int:
     return sum(len(filed.message.raw) for filed in work.messages) if isinstance(work, Uncut) else 0
 
 
-def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:
+def _settle(archive: Archive, restorer: LazyRestorer, work: Settling) -> None:
     """Have the passages that were restored into a request gain or lose confidence by the answer to it."""
     made = restorer.want()
     if made is not None:

@@ -52,7 +52,7 @@ class Gate:
         self._taken = False
 
 
-class Aside:
+class BodyReader:
     """Reads bodies and answers: short ones in the event loop, long ones in threads, large ones one after the other."""
 
     def __init__(self) -> None:

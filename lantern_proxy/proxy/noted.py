@@ -1,4 +1,4 @@
-"""What is noted of a session for its next request: what is owed, what was refused, what its client wished."""
+"""What is noted of a session for its next request: what is owed, what was refused, what its client turned off."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future

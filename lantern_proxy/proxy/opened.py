@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.config import Config
 from lantern_proxy.proxy.exchange import LEAVING, Once
-from lantern_proxy.proxy.restorer import AGAIN_S, LateRestorer, MakeRestorer, model_call
+from lantern_proxy.proxy.lazy_restorer import AGAIN_S, LazyRestorer, MakeRestorer, model_call
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
@@ -31,7 +31,7 @@ class Opened:
         self._ask_model = model_call(config) if config.rerank.model else None
         self._key = config.archive.key()
         self.archive: Archive | None = None
-        self.restorer = LateRestorer()
+        self.restorer = LazyRestorer()
         """Restores from `archive`."""
         self.problem = ""
         """What is wrong with the archive; empty while it can be written."""
@@ -86,7 +86,7 @@ class Opened:
             raise
         self.file += inode != self._inode
         self._inode = inode
-        self.restorer = LateRestorer(partial(self._new_restorer, archive))
+        self.restorer = LazyRestorer(partial(self._new_restorer, archive))
         if self._config.restore.enabled and holds_some:  # the next request may lack some of it
             self.attempt("restorer", self.restorer.want)
         self.archive, self.problem = archive, ""

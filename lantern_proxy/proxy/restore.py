@@ -44,7 +44,7 @@ _WARM_MESSAGES, _WARM_BESIDE = 24, 4
 the one that writes the summary."""
 _WARM_SESSIONS = 64
 """Of how many sessions it is remembered when their index was opened ahead."""
-_ASIDE_BYTES = 262_144
+_THREADED_BYTES = 262_144
 """Of requests with more bytes the text is put together in a thread: other streams go on meanwhile."""
 _LATE_S = 2.0
 """Most seconds in which a block is chosen that nobody waits for."""
@@ -165,7 +165,7 @@ class Restoring:
             return
         tenant, session = need.key
         which = session if self._config.restore.scope == "session" else ""
-        caught_up = await settled(self._writer.cut_up(tenant, which), need.left_s() * _CATCHING_UP)
+        caught_up = await settled(self._writer.flush(tenant, which), need.left_s() * _CATCHING_UP)
         self._notes.note(need.key, caught_up=caught_up)
         if not caught_up:
             need.exchange.degraded.append("restore:behind")
@@ -224,7 +224,7 @@ class Restoring:
         from lantern_proxy.restore.present import texts_of
 
         request = need.whole
-        if sum(len(m.raw) for m in request.messages) <= _ASIDE_BYTES:
+        if sum(len(m.raw) for m in request.messages) <= _THREADED_BYTES:
             return texts_of(request)
         reading = asyncio.get_running_loop().run_in_executor(self._threads, texts_of, request)
         try:
@@ -305,7 +305,7 @@ class Restoring:
                 if _CUT_SHORT.isdisjoint(ask.notes):
                     late.set_result(Late(block, ask.passed.told))
 
-        self._writer.at_rest(partial(self._threads.submit, choose))
+        self._writer.when_idle(partial(self._threads.submit, choose))
 
     async def _put_late(self, need: Need, spot: Spot | None) -> bool:
         """Put the block that was chosen meanwhile into the exchange; False where there is none for this request."""
@@ -368,7 +368,7 @@ class Restoring:
         if restorer is None or main.position - warmed < enough:
             return
         remember(self._warmed, key, main.position, most=_WARM_SESSIONS)
-        self._writer.at_rest(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
+        self._writer.when_idle(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
 
 
 def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:

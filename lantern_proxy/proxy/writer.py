@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from lantern_proxy.archive import Archive, ArchiveError, Record
 from lantern_proxy.config import Config
-from lantern_proxy.proxy.cut import QUIET_S, Cutter, Settling, Wish
+from lantern_proxy.proxy.cut import QUIET_S, Cutter, Flush, Settling
 from lantern_proxy.proxy.keeper import Keeper
+from lantern_proxy.proxy.lazy_restorer import MADE_S, MakeRestorer, make_restorer
 from lantern_proxy.proxy.opened import RETRY_S, Opened
-from lantern_proxy.proxy.restorer import MADE_S, MakeRestorer, make_restorer
 from lantern_proxy.turn import BlockKind
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _BACKLOG = 1_000
 _BEHIND_S = 0.1
 """Most seconds until a turn is on the disk whose answer did not wait for that; sooner when no turn comes for a
 moment."""
-_MOST_AT_REST = 16
+_MOST_IDLE_WORK = 16
 _CLOSING_S = 10.0
 """Most seconds that the end waits for each thread."""
 _CUT_AT_END_S = 5.0
@@ -81,10 +81,10 @@ class Writer:
         self.opened = Opened(config, embedder, make_restorer)
         self.keeper = Keeper(config, embedder, self.opened, keeps=keeper)
         self._busy_since = 0.0
-        self._queue: SimpleQueue[_Waiting | Wish | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Waiting | Flush | None] = SimpleQueue()
         self._cutter = Cutter()
         self._waiting: deque[_Waiting] = deque()
-        self._at_rest: deque[Callable[[], object]] = deque(maxlen=_MOST_AT_REST)
+        self._idle_work: deque[Callable[[], object]] = deque(maxlen=_MOST_IDLE_WORK)
         self._closing = threading.Event()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="lantern-disk")
         self._syncing: Future[None] | None = None
@@ -111,17 +111,17 @@ class Writer:
         self._queue.put(waiting := _Waiting(job))
         return waiting.done
 
-    def cut_up(self, tenant: str, session: str = "") -> "Future[bool]":
+    def flush(self, tenant: str, session: str = "") -> "Future[bool]":
         """Have what was submitted so far of a session ("": of all the tenant's sessions) cut into passages before all
         else. The future is done when it is."""
-        wish = Wish(tenant, session)
-        self._queue.put(wish)
-        return wish.done
+        flush = Flush(tenant, session)
+        self._queue.put(flush)
+        return flush.done
 
-    def at_rest(self, work: Callable[[], object]) -> None:
+    def when_idle(self, work: Callable[[], object]) -> None:
         """Do `work` once all is cut into passages and no turn comes for a moment. Of too much work the oldest is
         dropped."""
-        self._at_rest.append(work)
+        self._idle_work.append(work)
         self._queue.put(None)  # it may wait for something to write
 
     def look(self) -> Future[bool]:
@@ -205,7 +205,7 @@ class Writer:
         """Wait for something to write, or for the next attempt at what waits; False when it is time to end."""
         archive = self.opened.archive
         faulty = self._waiting or (self._cutter and (self.opened.problem or self.opened.is_gone()))
-        busy = self._cutter or self._at_rest or (archive is not None and archive.behind_s)
+        busy = self._cutter or self._idle_work or (archive is not None and archive.behind_s)
         patience_s = RETRY_S if faulty else QUIET_S if busy else None
         try:
             first = self._queue.get(timeout=patience_s)
@@ -213,11 +213,11 @@ class Writer:
             self._sync()
             if self._cutter and not self._waiting and not self.opened.is_gone() and self.opened.open(self._begin):
                 self._cut_some()
-            while self._at_rest and not self._cutter:
-                self.opened.attempt("rest", self._at_rest.pop())
+            while self._idle_work and not self._cutter:
+                self.opened.attempt("rest", self._idle_work.pop())
             return True
         while first is not None:
-            if isinstance(first, Wish):
+            if isinstance(first, Flush):
                 self._cutter.want(first)
             else:
                 self._waiting.append(first)

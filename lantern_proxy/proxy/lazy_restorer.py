@@ -46,7 +46,7 @@ def model_call(config: Config) -> "ModelCall":
     return ModelCall(config.rerank)
 
 
-class LateRestorer:
+class LazyRestorer:
     """Makes one restorer, in a thread of its own; another attempt when it could not be made. Close it while the archive
     is open: then there is none.
 
