@@ -7,7 +7,7 @@ from crowd import VIEWS, draw, play, total
 import lantern_proxy.session
 
 BOTS = (*range(150), 4531)
-PROGRAMS = {False: range(150, 210), True: range(195, 215)}
+PROGRAMS = {False: (101, *range(150, 210)), True: range(195, 215)}
 """Without restarts and with them."""
 
 

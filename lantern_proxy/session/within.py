@@ -4,7 +4,7 @@ No item of such a request was seen before. Its client writes the history into on
 or the last answer in front, or uses what was said for something else: a side call, an agent's task.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,7 +76,7 @@ def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> 
         if found and found.why != PASTED:
             return found
         if found and _quotes_own(known, session, read.whole):
-            return replace(found, session=_most_quoted(known, candidates, read.whole))
+            return replace(found, session=_quoted_of(known, session, candidates, read.whole))
         shared = shared or found
     if shared:  # of phrases that were said in several
         return Link(side=True, why=PASTED)
@@ -137,14 +137,24 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
 
 def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
     """Does a text hold something that was said in this session only?"""
+    return any(_quoted_own(known, session, whole))
+
+
+def _quoted_own(known: Known, session: Session, whole: str | Whole) -> Iterator[str]:
+    """What a text holds that was said in this session only."""
     said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
-    return any(is_said_once(known, text) for text in said)
+    return (text for text in said if is_said_once(known, text))
 
 
-def _most_quoted(known: Known, sessions: Sequence[Session], whole: str | Whole) -> Session:
-    """Of sessions the one of which a text quotes most. What one user asked may be the beginning of what another did."""
-    own = [s for s in sessions if _quotes_own(known, s, whole)]
-    return max(own, key=lambda s: sum(len(text) for text in known.said.get(s.id, ()) if text in whole))
+def _quoted_of(known: Known, session: Session, others: Sequence[Session], whole: str | Whole) -> Session:
+    """The one of which a text quotes what seems to be `session`'s: what its user asked may be no more than the
+    beginning of what another did."""
+    own = [*_quoted_own(known, session, whole)]
+    for other in others:
+        longer = [*_quoted_own(known, other, whole)] if other is not session else []
+        if own and all(any(text in each for each in longer) for text in own):
+            return other
+    return session
 
 
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
