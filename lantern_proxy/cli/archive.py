@@ -1,5 +1,6 @@
 """The commands that look into an archive and clear it out: sessions, show, search, prune."""
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -134,8 +135,6 @@ def search(
     \b
     Example: lantern search 'retry policy' --speaker user --newer-than 2w
     """
-    import time
-
     from lantern_proxy.cli import render
 
     since = None if newer_than is None else time.time() - _seconds("--newer-than", newer_than)
@@ -186,8 +185,6 @@ def prune(
     \b
     Example: lantern prune --older-than 180d --below-confidence 0.2 --dry-run
     """
-    import time
-
     from lantern_proxy.archive import ArchiveError, PruneRule
 
     conditions = (older_than, below_confidence, session, keep_mb)
@@ -236,8 +233,6 @@ def _tell(settings: Settings, reports: "Sequence[tuple[TenantArchive, PruneRepor
 
 def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
     """Remove what the config no longer wants."""
-    import time
-
     from lantern_proxy.archive.retention import leap, retain, would_retain
 
     config = settings.load()
@@ -272,7 +267,6 @@ def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
     """The age in seconds beyond which passages go so that about `keep_mb` are left, or `age_s` where that is more;
     infinite where no more than `keep_mb` are there."""
     import math
-    import time
 
     from lantern_proxy.archive.retention import cutoff_of_size
 
@@ -316,8 +310,6 @@ def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["Tenan
 
 def _seconds(option: str, text: str) -> float:
     """90d -> 7,776,000; a day, 2026-03-01 -> seconds since it began here."""
-    import time
-
     with suppress(ValueError):
         return time.time() - datetime.strptime(text, "%Y-%m-%d").timestamp()
     number, unit = text[:-1], text[-1:]

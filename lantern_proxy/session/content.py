@@ -234,9 +234,9 @@ def _points(known: Known, request: Request) -> dict[str, float]:
         if not (holders or users):
             continue
         is_short = breadth(plain(i.text)) < PROBE_CHARS
-        made = [
-            sid for sid in holders if _is_for_it(known, sid, holders) and i.print not in known.sessions[sid].opening
-        ]
+        is_ones = len(holders_of(known, holders)) == 1
+        got = (known.sessions[sid] for sid in holders)
+        made = [s.id for s in got if (is_ones or not _is_beside(s)) and i.print not in s.opening]
         if made:
             weight = _SHORT_WEIGHT if is_short else _ANSWER_WEIGHT
             _credit(known, answered, made, weight * len(made) / len(holders))
@@ -251,11 +251,10 @@ def _points(known: Known, request: Request) -> dict[str, float]:
     return {s.id: asked[s.id] + answered[s.id] for s in likely}
 
 
-def _is_for_it(known: Known, sid: str, holders: Collection[str]) -> bool:
-    """Does an answer that `holders` got count for the conversation of one of them? That of a side call does only where
-    no other conversation got the same, nor a side call of which it is not known whose it is."""
-    session = known.sessions[sid]
-    return not session.side or bool(session.agent) or len(holders_of(known, holders)) == 1
+def _is_beside(session: Session) -> bool:
+    """Is it a side call's, no agent's? What that got counts for its conversation only where no other got the same, nor
+    a side call of which it is not known whose it is."""
+    return session.side and not session.agent
 
 
 def _is_its_users(known: Known, session: Session, i: Item, *, is_short: bool) -> bool:

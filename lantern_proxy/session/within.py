@@ -151,8 +151,10 @@ def _quoted_of(known: Known, session: Session, others: Sequence[Session], whole:
     beginning of what another did."""
     own = [*_quoted_own(known, session, whole)]
     for other in others:
-        longer = [*_quoted_own(known, other, whole)] if other is not session else []
-        if own and all(any(text in each for each in longer) for text in own):
+        said = known.said.get(other.id, ()) if other is not session else ()
+        # its texts are few that hold one of those; only they are looked for
+        longer = [text for text in said if any(each in text for each in own) and text in whole]
+        if all(any(each in text and is_said_once(known, text) for text in longer) for each in own):
             return other
     return session
 
