@@ -1124,6 +1124,19 @@ def test_a_title_call_that_no_word_tells_and_that_came_first_takes_nothing_of_it
     assert (step.event, step.session.side) == ("new", False), step.link.why
 
 
+def test_a_conversation_whose_title_came_first_is_one_from_its_second_turn_on_though_its_answers_follow_thoughts():
+    lab = Lab()
+    Chat(lab, system=GERMAN, named="one").turn("Wie geht es den Molchen?", "Molche")
+    chat = Chat(lab, named="one")
+    chat.history.append(user("Wie geht es den Molchen?"))
+    lab.answer(chat.send(), assistant("<think>\nSie fragen nach ihnen.\n</think>\n\nGut, sie sind im Teich."))
+    chat.history.append(assistant("Gut, sie sind im Teich."))
+    step = chat.turn("Und den Eulen?", "Auch gut.")
+    assert (step.event, step.session.side) == ("new", False), step.link.why
+    chat.session = step.session.id
+    goes_on(chat)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("probed", [False, True])
 def test_the_topic_of_each_message_is_a_side_call_though_the_first_one_came_before_the_conversation(probed, restarted):

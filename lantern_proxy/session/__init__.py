@@ -24,6 +24,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.former import begins_behind, is_let_go
 from lantern_proxy.history.forms import shows_system_of, system_text
 from lantern_proxy.history.record import Session, goes_on
@@ -227,9 +228,10 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
 
 
 def _is_same_answer(shown: Message, answer: Message) -> bool:
-    """Is what is shown the answer, in its words or as a reference to what the upstream holds?"""
+    """Is what is shown the answer, in its words, as a reference to what the upstream holds, or without its thoughts?"""
     ids = {value for i in answer.items for value in i.ids}
-    return shown.print == answer.print or any(value in ids for i in shown.items for value in i.ids)
+    is_named = shown.print == answer.print or any(value in ids for i in shown.items for value in i.ids)
+    return is_named or (shown.role == "assistant" and says_same(answer.items, shown.items))
 
 
 def _is_same_but_a_part(before: str, after: str) -> bool:
