@@ -260,3 +260,24 @@ def test_behind_a_stored_answer_of_a_branch_that_was_let_go_another_conversation
     step, _ = stored.turn("Go on.", ends[1])
     assert (step.event, stored.shows(step)) == ("new", ["Go on."])
     assert stored.turn("Go on.", ends[5])[0].event == "branch"
+
+
+def behind_thought(answer: str) -> dict[str, str]:
+    return assistant(f"<think>\nThey want it short, so I say little.\n</think>\n\n{answer}")
+
+
+@pytest.mark.parametrize(("kept", "event"), [(4, "branch"), (2, "window")])
+def test_a_summary_that_stood_for_nothing_that_is_gone_may_be_taken_back_but_not_with_what_it_stood_for(kept, event):
+    lab, summary = Lab(), summary_of("zephyr", 2)
+    chat = Chat(lab, named="one")
+    for said, answer in turns("zephyr", 2):
+        chat.history.append(user(said))
+        lab.answer(chat.send(), behind_thought(answer))  # which its client leaves out
+        chat.history.append(assistant(answer))
+    asked = lab.ask(chat.wire([*chat.history, user("Write down what was said.")]), headers=chat.headers)
+    lab.answer(asked, assistant(summary))
+    first, *rest = chat.history
+    shown = [first, assistant(f"<summary>\n{summary}\n</summary>"), *rest[-kept + 1 :]]
+    lab.fail(chat.send([*shown, user("And now the third one, please.")]))  # the upstream found it too long
+    step = chat.send([first, *rest[-kept + 1 :], user("Write down what was said.")])
+    assert step.event == event, step.verdict

@@ -32,6 +32,7 @@ from lantern_proxy.compaction.rewrites import (
     is_parted,
     is_rewritten,
     is_told_again,
+    is_undone,
 )
 from lantern_proxy.compaction.seen import Seen, see
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
@@ -193,7 +194,7 @@ def _event(seen: Seen, restart: bool) -> _Found:
         return _Found("compacted", summary, summary)
     if is_improved(seen) or (seen.pairs and is_rewritten(seen)):
         return _Found(seen.forward)
-    if is_gone_back(seen):
+    if is_gone_back(seen) or is_undone(seen):
         return _Found("branch")
     if seen.is_rewound and (seen.pairs or seen.returned or is_edited(seen) or not restart):
         return _Found("retry" if seen.is_answer_gone and not seen.fresh else "branch")

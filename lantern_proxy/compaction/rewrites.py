@@ -60,7 +60,7 @@ def is_told_again(seen: Seen) -> bool:
     goes_back = seen.pairs and seen.is_rewound and 0 < len(users) <= len(answers)
     if not (goes_back or _is_taken_back(seen)):
         return False
-    shown = {print for print, *_ in seen.session.before}
+    shown = {name for names in seen.session.before for name in names}
     told = {text for text, who in seen.said if who == "assistant"}
     if not all(i.kind == "ref" or i.print in shown or plain(i.text) in told for i in answers):
         return False
@@ -77,14 +77,28 @@ def _is_taken_back(seen: Seen) -> bool:
     told = (*seen.session.before, *shown)
     names = {value: each[0] for each in reversed(told) for value in each}
 
-    def known_as(print: bytes, *ids: str) -> bytes | None:
-        return next((names[value] for value in (*ids, print) if value in names), None)
+    def known_as(*called: bytes | str) -> bytes | str | None:
+        return next((names[value] for value in reversed(called) if value in names), None)
 
     found = dict.fromkeys(known_as(s.item.print, *s.item.ids) for s in seen.new[: seen.pending])
     found.pop(None, None)
     since = {known_as(*each) for each in shown}
     as_before = [*dict.fromkeys(known_as(*each) for each in told)]
     return not since.issuperset(found) and [*found] == as_before[: len(found)]
+
+
+def is_undone(seen: Seen) -> bool:
+    """Is a summary gone that its client had put in, and all there for which it stood: each answer that was shown before
+    the loss? What followed may be gone, too."""
+    last = max((a for a, _ in seen.pairs), default=-1)
+    inside = [seen.old[a] for a in seen.gone if a < last]
+    if not inside or any(seen.session.head[seat.at].produced or seat.item.kind != "text" for seat in inside):
+        return False
+    long = [text for text, who in seen.said if who in ("side", "assistant") and len(text) >= SUMMARY_CHARS]
+    told = [[text for text in long if text in plain(seat.item.text)] for seat in inside]
+    made = {item("assistant", "text", text).print for texts in told for text in texts}
+    now = made.union(*((s.item.print, *s.item.ids) for s in seen.new))
+    return all(told) and bool(seen.session.before) and not any(map(now.isdisjoint, seen.session.before))
 
 
 def is_parted(seen: Seen) -> bool:

@@ -5,8 +5,9 @@ from operator import attrgetter
 
 from msgspec import Struct
 
+from lantern_proxy.history.dress import shown_as
 from lantern_proxy.history.same import chain_hashes, chain_on, changed, once, reads_same
-from lantern_proxy.turn import BLANK, SYSTEM, Api, Item, Message, Request
+from lantern_proxy.turn import BLANK, SYSTEM, Api, Item, Message, Request, item
 
 Said = Collection[tuple[str, str]]
 """(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
@@ -24,8 +25,9 @@ class Entry(Struct, frozen=True, gc=False):
     """Ids of the answer that ends with this message, where its upstream stores answers. No archive has them."""
 
 
-Names = tuple[bytes, *tuple[str, ...]]
-"""What an answer is known by: its fingerprint, and the ids that its upstream gave it."""
+Names = tuple[bytes | str, ...]
+"""What an answer is known by: its fingerprint, those of what clients show of it, and the ids that its upstream gave
+it."""
 
 
 class Form(Struct, frozen=True):
@@ -170,9 +172,16 @@ def last_answer(session: Session) -> Message | None:
 def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
     """The answers that a head shows, calls among them."""
     return tuple(
-        (i.print, *i.ids)
+        (*_prints_of(i), *i.ids)
         for e in head
         if e.produced
         for i in e.message.items
         if i.kind == "call" or (i.kind == "text" and not is_empty(i))
     )
+
+
+def _prints_of(i: Item) -> Iterator[bytes]:
+    """The fingerprint of an answer, and that of what its client may show of it."""
+    yield i.print
+    if i.kind == "text":
+        yield from (item(i.role, i.kind, text).print for text in shown_as(i.text)[1:])
