@@ -29,10 +29,14 @@ def test_a_chain_hash_stands_for_all_messages_up_to_it_and_system_messages_do_no
     assert chains(messages(*talk))[0] == chains(messages(user("  a\n")))[0]
 
 
+SIGNS = "你是一位耐心的助手,负责为一家小商行记账,用完整的句子回答每个问题,并且从不透露别人的账目。"
+
+
 @pytest.mark.parametrize(("a", "b"), [
     (CODER.format(date="2026-01-02"), CODER.format(date="2027-11-30") + "\nBranch: main"),
     (SYSTEM, SYSTEM + "\n\nSummary: they spoke of the retry policy."),
     (SYSTEM + "\nContext:\n" + "alpha " * 200, SYSTEM + "\nContext:\n" + "omega " * 200),
+    (SIGNS + "\n<env>\nbranch: main\n M src/a.py\n M src/b.py\n</env>", SIGNS + "\nRule 0: be brief, and never late."),
 ])  # fmt: skip
 def test_a_system_prompt_with_another_date_documents_or_summary_is_of_the_same_class(a, b):
     assert same_system(a, b)

@@ -78,13 +78,21 @@ def same_system(a: str, b: str) -> bool:
 def _compare(pair: tuple[str, str]) -> bool:
     a, b = pair
     short, long = sorted(pair, key=len)
-    if long.startswith(short[:_SAME_OPENING_CHARS]) or long.endswith(short):
+    if long.startswith(_front(short)) or long.endswith(short):
         return True
     words_a, words_b = _split(a), _split(b)
     shared = len(words_a & words_b)
     if shared >= 0.6 * (len(words_a) + len(words_b) - shared):  # of all: two prompts may share a whole section
         return True
     return mostly_equal(a, b)  # a date in a short one, or in one without spaces
+
+
+def _front(text: str) -> str:
+    """The beginning of a text, as broad as _SAME_OPENING_CHARS letters."""
+    front = text[:_SAME_OPENING_CHARS]
+    while breadth(front) > _SAME_OPENING_CHARS:
+        front = front[:-1]
+    return front
 
 
 def _bag(text: str) -> frozenset[str]:
