@@ -109,6 +109,23 @@ def test_a_mode_whose_answers_are_shown_in_another_dress_is_a_turn_however_often
     assert said.isdisjoint(step.session.abandoned)
 
 
+def test_a_conversation_that_was_handed_over_before_a_restart_is_compacted_under_those_orders():
+    chat = Chat(Lab(), named="x")
+    chat.system, chat.tools = AGENTS["triage"]
+    chat.history.append(user("What does the gateway cost?"))
+    step, dated = hand_over(chat, "clerk"), AGENTS["clerk"][0] + " Today is 2026-05-0{}."
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.lab.answer(step, assistant(answer))
+        chat.history += [assistant(answer), user(said)]
+        chat.system = dated.format(n)
+        step = chat.send()
+    chat.lab.answer(step, assistant("That is all of it."))
+    chat.lab.restart()
+    chat.system = dated.format(9)
+    step = chat.send([chat.history[0], user(summary_of("zephyr", 6)), user("And now?")])
+    assert (step.event, step.session.id) == ("compacted", "ses_1"), step.link.why
+
+
 @pytest.mark.parametrize(
     "style", ["summary, then the question", "first user message and an assistant summary", "second system message only"]
 )

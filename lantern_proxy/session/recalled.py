@@ -5,8 +5,8 @@ from itertools import chain, groupby, takewhile
 
 from msgspec.structs import replace
 
-from lantern_proxy.history.forms import system_text
-from lantern_proxy.history.record import Entry, Session, answers_of, before_answer, chain_of, items_of
+from lantern_proxy.history.forms import base_of, forms_with, system_text
+from lantern_proxy.history.record import Entry, Form, Session, answers_of, before_answer, chain_of, items_of
 from lantern_proxy.session.known import Known
 from lantern_proxy.session.remembered import remember
 from lantern_proxy.turn import SYSTEM, Filed, Head, Item, Request, message
@@ -57,7 +57,12 @@ def _with_head(whole: Session, entries: Mapping[str, Entry], head: Head) -> Sess
     altered = head.altered or {}
     shown = tuple(_as_shown(entries[key], altered.get(key)) for key in head.keys if key in entries)
     answered = bool(shown and shown[-1].produced)
-    return replace(whole, head=shown, chain=chain_of(shown), answered=answered, recalled=head.altered is None)
+    last = Request(api=whole.api, model="", messages=tuple(e.message for e in shown))
+    system = base_of(whole, last)  # it may have been handed over since it began
+    return replace(
+        whole, head=shown, chain=chain_of(shown), answered=answered, recalled=head.altered is None,
+        system=system, forms=forms_with(whole, Form(system, whole.tools)),
+    )  # fmt: skip
 
 
 def _opening(groups: Iterable[Sequence[Filed]], head: Head) -> frozenset[bytes]:
