@@ -172,6 +172,19 @@ def test_a_summary_that_was_asked_for_like_a_turn_may_stand_within_tags(behind: 
     assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
 
 
+@pytest.mark.parametrize(("asked", "event"), [(ASKED, "compacted"), (ASKED[:2], "new")])
+def test_what_a_user_nods_to_is_nothing_that_a_summary_would_tell_again(asked: tuple[str, ...], event: str) -> None:
+    lab, history = Lab(), list[Wire]()
+    for n, text in enumerate([*asked, *["Go on.", "ok", "Yes, do that."] * 3, "Write down for me what is planned."]):
+        history.append(user(text))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history])
+        said = PLAN if text.startswith("Write") else f"It is point {n} of the list."
+        lab.answer(step, assistant(said))
+        history.append(assistant(said))
+    told = user(f"<summary>\n{PLAN}\n</summary>\n\nGo on.")
+    assert lab.ask([{"role": "system", "content": SYSTEM}, told]).event == event
+
+
 def test_nothing_is_retold_of_a_session_that_shows_nothing() -> None:
     lab, session = planned(passed=False)
     empty = Session(id="ses_9", api="chat", system=session.system, tools=session.tools, answered=True)

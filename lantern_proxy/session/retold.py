@@ -43,7 +43,9 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
     opens = _opens(said, session, plain(request.messages[-1].text), retold)
-    told = any(text in earlier for text in retold) or (opens and speaks_of_half("\n".join(retold), before))
+    told = any(text in earlier for text in retold) or (
+        opens and speaks_of_half("\n".join(retold), before, least=_RETOLD_TEXTS)
+    )
     return told and not is_pasted(said, read_of(request, system=True))
 
 
@@ -119,12 +121,16 @@ def _retold(session: Session, request: Request) -> list[str]:
     return [text for text in found if len(text) >= SUMMARY_CHARS]
 
 
-def speaks_of_half(text: str, before: Sequence[str]) -> bool:
-    """Has each second of the texts said before a term of `text` that most of them have not?"""
-    said = [_terms(each[:_RETOLD_CHARS]) for each in before]
+def speaks_of_half(text: str, before: Sequence[str], *, least: int = 1) -> bool:
+    """Has each second of the texts said before, and are these so many, a term of `text` that most of them have not?
+
+    What was said again and again, or has no terms, tells nothing that could be told: "Go on.".
+    """
+    once = (_terms(each[:_RETOLD_CHARS]) for each, times in Counter(before).items() if times == 1)
+    said = [found for found in once if found]
     often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
     own = _terms(text) - often
-    return 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)
+    return len(said) >= least and 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)
 
 
 def _terms(text: str) -> set[str]:
