@@ -574,3 +574,19 @@ def test_a_history_in_one_text_is_that_of_who_said_most_of_it_though_one_questio
     other, _ = talk((lamp, low), ("And how long does it take to fill it in?", STOCK))
     step = lab.ask([{"role": "system", "content": "Summarize the conversation."}, user(transcript(history))])
     assert (step.event, step.session.parent) == ("side", own), other
+
+
+@pytest.mark.parametrize(("foreign", "event"), [(False, "compacted"), (True, "new")])
+def test_a_summary_in_two_halves_and_the_question_that_waits_are_its_conversations(foreign: bool, event: str) -> None:
+    """foreign: side calls told the same of another conversation"""
+    lab, halves = Lab(), (summary_of("zephyr", 3), summary_of("zephyr", [4, 6]))
+    for project in ("amber", "zephyr") if foreign else ("zephyr",):
+        chat = Chat(lab)
+        for said, answer in turns(project, 8):
+            chat.turn(said, answer)
+        for half in halves:
+            lab.answer(lab.ask([user(f"Write it down:\n{transcript(chat.history)}")]), assistant(half))
+    asked = user("Which of them is the oldest, and why was that one never changed since?")
+    lab.fail(chat.send([*chat.history, asked]))  # the upstream found it too long
+    step = chat.send([assistant("\n\n---\n\n".join(halves)), asked])
+    assert step.event == event, step.link.why

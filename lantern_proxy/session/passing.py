@@ -5,9 +5,10 @@ from collections.abc import Mapping, Set
 
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS
+from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of, is_greeting, numbers_of
+from lantern_proxy.session.script import is_own
 from lantern_proxy.session.shown import end_of_shown, prints_of, said_of, shown_and_asked
 from lantern_proxy.turn import Message, Request, plain
 
@@ -38,6 +39,10 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
         is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(asked, shown[at - 1]))
         if is_last or said.get(plain(m.text)) == "side" or any(text in plain(m.text) for text in passed):
             return False
+    if shown and any(
+        text in plain(shown[0].text) and is_own(known, session, text) for text in told_aside(said.items())
+    ):
+        return False  # in parts, perhaps
     if not shown or _ends_like_last(session, request):
         return False
     prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
