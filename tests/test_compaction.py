@@ -1462,6 +1462,22 @@ def test_a_transcript_that_ends_in_what_tells_of_all_is_no_compaction(named):
     assert chat.send().event not in LOSSES
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_history_in_one_text_may_show_results_of_calls_at_once_in_another_order(order):
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn(*turns("zephyr", 1)[0])
+    chat.history.append(user("Read both of the notes, and say which one is older."))
+    calls = [called(f"call_{name}7f3a9c2", "read_file", path=f"notes/{name}.txt") for name in "ab"]
+    both = {**calls[0], "tool_calls": [call for each in calls for call in each["tool_calls"]]}
+    chat.lab.answer(chat.send(), both)
+    results = [result(f"call_{name}7f3a9c2", file_of("zephyr", n)) for n, name in enumerate("ab")]
+    chat.history += [both, *results]
+    chat.lab.answer(chat.send(), assistant("The first one is older, by two days and an hour."))
+    shown = [*chat.history[:-2], *results[::order], assistant("The first one is older, by two days and an hour.")]
+    step = chat.send([user(transcript(shown)), user("And which one is longer?")])
+    assert (step.event, step.link.why) == ("turn", "its history in one text, and more")
+
+
 @pytest.mark.parametrize("renewed", [False, True])
 def test_who_goes_back_behind_a_summary_in_a_dated_system_prompt_loses_only_what_a_new_one_stands_for(renewed):
     chat = Chat(Lab(), system="Today is 2026-01-02. " + SYSTEM)

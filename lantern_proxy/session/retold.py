@@ -61,12 +61,14 @@ def is_told_whole(session: Session, request: Request) -> bool:
         return False
     if request.tools != session.tools or not shows_system_of(session, request):
         return False
-    text, end = plain(said[0].text), 0
-    for line in (plain(m.text) for at, m in enumerate(head, start=1) if m.role != "user" or at == len(head)):
-        at = text.find(line, end)
+    text, called, end = plain(said[0].text), 0, 0
+    for m in (m for n, m in enumerate(head, start=1) if m.role != "user" or n == len(head)):
+        line, is_result = plain(m.text), m.role == "tool"
+        at = text.find(line, called if is_result else end)  # what was called for at once comes in any order
         if at < 0:
             return False
-        end = at + len(line)
+        end = max(end, at + len(line))
+        called = called if is_result else end
     asked = plain(said[-1].text)
     return len(text) - end <= PROBE_CHARS and not wishes_summary(asked) and not wishes_title(asked)
 
