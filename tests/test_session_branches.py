@@ -281,3 +281,19 @@ def test_a_summary_that_stood_for_nothing_that_is_gone_may_be_taken_back_but_not
     lab.fail(chat.send([*shown, user("And now the third one, please.")]))  # the upstream found it too long
     step = chat.send([first, *rest[-kept + 1 :], user("Write down what was said.")])
     assert step.event == event, step.verdict
+
+
+def test_of_two_windows_each_goes_on_behind_its_answer_without_the_thoughts_though_its_user_only_nods():
+    lab = Lab()
+    a = Chat(lab)
+    for said, answer in turns("zephyr", 3):
+        a.turn(said, answer)
+    b = Chat(lab, history=[*a.history])
+    answers, events = iter([*turns("amber", 4), *turns("birch", 4)]), []
+    for chat, said in [(a, "continue"), (b, "Go on."), (b, "continue"), (a, "Yes, do that."), (b, "ok")]:
+        chat.history.append(user(said))
+        step, answer = chat.send(), next(answers)[1]
+        lab.answer(step, behind_thought(answer))
+        chat.history.append(assistant(answer))
+        events.append(step.event)
+    assert events == ["turn", "branch", "turn", "branch", "branch"], step.link.why

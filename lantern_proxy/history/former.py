@@ -8,13 +8,13 @@ A branch may be taken up again, in turn with the one that took its place: a clon
 What was said on one is none of the other's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import dropwhile, pairwise, takewhile
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.forms import form_among, form_of, has_form
-from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, items_of, spoken
+from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, items_of, shown_prints, spoken
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2
@@ -107,13 +107,13 @@ def on_branch(session: Session, request: Request) -> Session:
     if not session.forks or goes_on(session, request):
         return session
     said = spoken(request.messages)
-    prints = {m.print for m in said if m.print}
+    prints, items = {m.print for m in said if m.print}, {i.print for i in items_of(said)}
     ids = {value for m in said for i in m.items if i.kind == "ref" for value in i.ids}
 
     def shown(state: Session) -> tuple[int, int]:
         """Answers first: a user says "Go on." on each branch, and often."""
-        messages = (e.message for e in state.head)
-        held = {m.print: m.role for m in messages if m.print in prints or not ids.isdisjoint(m.ids)}
+        there = (e.message for e in state.head if not ids.isdisjoint(e.message.ids) or _is_among(e, prints, items))
+        held = {m.print: m.role for m in there}
         return sum(role == "assistant" for role in held.values()), len(held)
 
     best = max(session.forks, key=shown)
@@ -123,6 +123,14 @@ def on_branch(session: Session, request: Request) -> Session:
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
     forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
     return replace(_gone_back(session, best, left), asides=session.asides, forks=forks)
+
+
+def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:
+    """Is a message, or what clients show of it, among those with these fingerprints? items: of what they hold"""
+    if entry.message.print in prints:
+        return True
+    made = entry.message.items if entry.produced else ()
+    return any(print in items for i in made for print in shown_prints(i))
 
 
 def begins_behind(session: Session, name: str) -> bool:

@@ -172,7 +172,7 @@ def last_answer(session: Session) -> Message | None:
 def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
     """The answers that a head shows, calls among them."""
     return tuple(
-        (*_prints_of(i), *i.ids)
+        (i.print, *shown_prints(i), *i.ids)
         for e in head
         if e.produced
         for i in e.message.items
@@ -180,8 +180,7 @@ def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
     )
 
 
-def _prints_of(i: Item) -> Iterator[bytes]:
-    """The fingerprint of an answer, and that of what its client may show of it."""
-    yield i.print
+def shown_prints(i: Item) -> Iterator[bytes]:
+    """Fingerprints of what clients show of an answer in place of it: what stands behind its thoughts."""
     if i.kind == "text":
         yield from (item(i.role, i.kind, text).print for text in shown_as(i.text)[1:])
