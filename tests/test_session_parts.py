@@ -74,6 +74,35 @@ def test_a_claimed_summary_counts_where_conversations_open_with_two_texts() -> N
     assert found.session.id == step.session.id, found.link.why
 
 
+NAMES = ("Arlund", "Bexhill", "Corvane", "Dunmoor", "Estrava", "Fenwick", "Galtham", "Hollin", "Iverna", "Jarrow")
+OTHERS = tuple(name[::-1].title() for name in NAMES)
+SAILS = ("anchor", "rudder", "harbour", "compass", "current", "sails", "mast", "keel", "buoy", "reef")
+FARMS = ("barley", "harrow", "meadow", "orchard", "pasture", "plough", "stable", "thresher", "wagon", "acre")
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        (NAMES, True),
+        (NAMES[:6], False),
+        ([*NAMES[:7], "Morwen", "Nethers", "Osgood"], False),
+        ([*NAMES[:2], *OTHERS[2:]], False),
+    ],
+    ids=["all of the one", "few", "not all", "most of the other"],
+)
+def test_of_two_who_speak_of_both_a_claimed_summary_is_that_of_who_named_all_in_it(
+    named: list[str], found: bool
+) -> None:
+    lab, chats = Lab(), []
+    for names, words in ((NAMES, SAILS), (OTHERS, FARMS)):
+        chats.append(Chat(lab))
+        for name, word in zip(names, words, strict=True):
+            chats[-1].turn(f"note {word} under {name}.", f"noted under {name}: {word}.")
+    told = f"summary of the conversation so far: {' '.join((*SAILS, *FARMS))} noted under {', '.join(named)}."
+    step = lab.ask([ORDERS, user(told), NEXT])
+    assert (step.event, step.session.id == chats[0].session) == (("compacted", True) if found else ("new", False))
+
+
 # --- texts in a text --------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.specific import specifics
@@ -27,9 +27,9 @@ _MARK, _MARK_CHARS = re.compile(r"\d|[^\W\d_].*[/_.@]|[A-Z\u00c0-\u00de]"), 3
 """A word that names one thing: "48213377", "notes.txt", "Rosa"."""
 _NUMBERED = re.compile(r"(?<![A-Za-z])[A-Za-z]*+[0-9][A-Za-z0-9]+")
 """A number, or what is called by one, where no white space parts it from other letters."""
-_MARKS, _MIN_MARKS = 64, 2
-"""Most words that name one thing and are looked for, and how many of them a claimed history has to share with its
-session."""
+_MARKS, _MIN_MARKS, _MANY_MARKS = 64, 2, 8
+"""Most words that name one thing and are looked for; how many of them a claimed history has to share with its session;
+and of how many that one session alone named it is clear whose they are."""
 _LINE_NAME = re.compile(r"^[^\w\n]*(\w[^\n:]{0,30}):\s", re.M)
 
 
@@ -49,7 +49,7 @@ def by_words(known: Known, request: Request, weak: Sequence[str], now: float) ->
     if len(held[best.id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
         return None
     clear = not others or own[best.id] >= max(_MIN_TERMS, _CLEARLY * own[others[0].id])
-    if not clear and not _same_talk(best, others[0]):
+    if not clear and not _same_talk(best, others[0]) and not _named_all(known, best, others, claimed):
         return None
     return best if _names_what_it_named(known, best, others, claimed) else None
 
@@ -100,6 +100,15 @@ def _names_what_it_named(known: Known, session: Session, others: Sequence[Sessio
     named = named_in(known, session.id)
     shared = sum(mark in named for mark in telling)
     return shared >= _MIN_MARKS and 2 * shared >= len(telling)
+
+
+def _named_all(known: Known, session: Session, others: Iterable[Session], claimed: str) -> bool:
+    """Does a claimed history name many things, and did this session name all of them, and none of the others half? Of
+    two who speak of one subject in the same words, that tells whose it is."""
+    theirs = "\n".join([named_in(known, other.id) for other in others])
+    marks, named = _marks_in(claimed), named_in(known, session.id)
+    telling = sum(mark not in theirs for mark in marks)
+    return telling >= _MANY_MARKS and 2 * telling > len(marks) and all(mark in named for mark in marks)
 
 
 def _marks_in(text: str) -> list[str]:
