@@ -715,4 +715,8 @@ CLIENTS = (
         name="cayu-turns", family="Cayu", protocol="chat", losses=WINDOW, compactions=3, shares="cayu", pip=_CAYU,
         drive=program("cayu_agent.py", "turns"),
     ),
+    Client(
+        name="swival", family="Swival", protocol="chat", losses=COMPACTED, refused=True, python=(3, 13), limit_s=600,
+        pip=("swival==1.0.48",), drive=program("swival_session.py"),
+    ),
 )  # fmt: skip

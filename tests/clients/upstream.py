@@ -145,7 +145,7 @@ class Script:
             instructions = texts[0][1]  # what they are about stands behind them, in parts of its own
         elif heard.tools and not _SUMMARISER.match(instructions):
             instructions = ""
-        if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
+        if SUMMARY in instructions or self._is_of_turn(instructions):  # what it says of summaries asks for none
             instructions = ""
         is_title = _TITLE.search(instructions[:400])
         wish = "" if spoken and _is_said_behind_a_note(last, spoken.said, heard) else _GIVEN.sub("", last)
@@ -197,6 +197,11 @@ class Script:
         if "<analysis>" in last + instructions:
             return "summary", Reply(f"<analysis>Nothing to add.</analysis>\n<summary>\n{summary}\n</summary>")
         return "summary", Reply(summary)
+
+    def _is_of_turn(self, instructions: str) -> bool:
+        """Did a turn come under these instructions? A client may leave its tools out where the window is full."""
+        turns = (r.heard for r in self.received if r.heard and r.kind == "main")
+        return any(("system", instructions) in turn.said for turn in turns)
 
     def _turn(self, said: Sequence[tuple[str, str]]) -> int:
         """Index of the newest turn that the request holds, -1 for none."""
