@@ -1898,6 +1898,28 @@ def test_texts_of_a_user_that_are_one_message_now_are_no_loss_and_one_that_is_no
     assert goes_on(chat, "turn" if joined else "window")
 
 
+def listed(history: list[Wire], last: int, chars: int) -> list[Wire]:
+    """The last messages of a history behind a list of the others, of each its beginning, as some clients fold it."""
+    told = "\n".join(f"- {m['role']}: {m['content'][:chars]}" for m in history[:-last])
+    return [user(f"[{len(history) - last} messages were folded]\n{told}"), assistant("All right."), *history[-last:]]
+
+
+def test_what_was_folded_into_a_list_is_no_branch_that_was_left_and_is_lost_where_a_list_of_the_list_cuts_it():
+    chat, (said, answer) = Chat(Lab()), turns("zephyr", 1)[0]
+    chat.turn(said, answer)
+    key = chat.lab.kept[chat.session].filed[0].key
+    for n in range(1, 5):
+        chat.turn(*turns("zephyr", 1, start=n)[0])
+    chat.history = listed(chat.history, 6, 400)
+    step = chat.turn("and now?", "It waits for its review.")
+    assert (step.event, said in chat.history[0]["content"], step.session.abandoned) == ("turn", True, {})
+    chat.history = listed(chat.history, 6, 40)
+    step = chat.turn("and then?", "Then it ships.")
+    assert (step.event, said in chat.history[0]["content"]) == ("compacted", False)
+    assert key in step.session.keys
+    assert key not in step.session.abandoned
+
+
 def test_the_same_words_twice_with_times_that_change_are_no_loss_and_a_window_over_them_is_one():
     chat, history = Chat(Lab()), list[Wire]()
     for n in range(8):

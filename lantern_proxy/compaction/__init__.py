@@ -108,9 +108,9 @@ def compare(
     if folded is not None and not seen.gone:
         hidden = tuple(key for key in seen.kept[:folded] if key)
         return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=folded, summary=folded)
-    event, anchor, summary = _event(seen, restart)
+    event, anchor, summary, joined = _event(seen, restart)
     gone = seen.gone_keys
-    abandoned = gone if event in ("turn", "retry", "branch") else ()
+    abandoned = gone if event in ("turn", "retry", "branch") and not joined else ()
     asked = _asked_beside(seen, summary) if summary is not None else ""
     return Verdict(
         event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary,
@@ -177,6 +177,8 @@ class _Found(NamedTuple):
     event: Event
     anchor: int | None = None
     summary: int | None = None
+    joined: bool = False
+    """What is gone stands within other texts now: its client took nothing back, and may leave it out later."""
 
 
 def _event(seen: Seen, restart: bool) -> _Found:
@@ -188,7 +190,7 @@ def _event(seen: Seen, restart: bool) -> _Found:
     if is_told_again(seen) or is_parted(seen):
         return _Found("branch")
     if is_joined(seen):
-        return _Found(seen.forward)
+        return _Found(seen.forward, joined=True)
     summary = summary_at(seen)
     if summary is not None:
         return _Found("compacted", summary, summary)

@@ -719,4 +719,8 @@ CLIENTS = (
         name="swival", family="Swival", protocol="chat", losses=COMPACTED, refused=True, python=(3, 13), limit_s=600,
         pip=("swival==1.0.48",), drive=program("swival_session.py"),
     ),
+    Client(
+        name="kivi", family="Kivi", protocol="chat", losses=COMPACTED, compactions=3, python=(3, 12),
+        pip=("kivi-ai==0.3.19",), drive=program("kivi_agent.py"),
+    ),
 )  # fmt: skip

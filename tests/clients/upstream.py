@@ -47,6 +47,7 @@ _SHELLS = (
     "shell",
     "Shell",
     "shell-bash",
+    "shell_bash",
     "shell_command",
     "Bash",
     "bash",
