@@ -6,7 +6,7 @@ What its client never shows again is none of the conversation.
 import json
 
 import pytest
-from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, turns, user
+from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, result, summary_of, turns, user
 
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.turn import Identity
@@ -521,3 +521,59 @@ def test_a_side_call_goes_on_though_its_question_is_shown_with_more_behind_it(na
     more = [other, *chat.history, shown, assistant(answer), user("And what was it before?")]
     step = chat.lab.ask(more, headers=chat.headers)
     assert (step.event, step.session.id) == ("turn", chat.session), step.link.why
+
+
+NOTES = (
+    "Put down notes of this session, for whoever takes over from you in a moment.\n\nDo not call any tools and leave "
+    "the task as it is: what you answer is kept as it stands and is all that the next one gets to see. Name what was "
+    "asked for and how far it has come, what has to be kept to, every path, port, branch and number that nobody could guess, "
+    "what was decided and for which reason, and what comes next. Plain points, one a line, and nothing around them."
+)
+RECAP = "Your job now: a detailed summary of the conversation up to here, with every decision in it."
+
+
+def at_work(behind: str) -> tuple[Chat, list[Wire]]:
+    """A chat, and a history of it that ends in what is named."""
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    if behind == "an answer":
+        return chat, chat.history
+    chat.history.append(user(turns("zephyr", 1, start=3)[0][0]))
+    if behind == "a question":
+        return chat, chat.history
+    step = chat.send()
+    if behind == "a question that was refused":
+        chat.lab.fail(step)
+        return chat, chat.history
+    call = called(chat.lab.call_id(), "read_file", path="notes/zephyr.txt")
+    chat.lab.answer(step, call)
+    chat.history += [call, result(call["tool_calls"][0]["id"], "zephyr: port 4417, branch heron/9")]
+    return chat, chat.history
+
+
+@pytest.mark.parametrize(("wish", "behind", "event"), [
+    (NOTES, "a question", "side"), (NOTES, "a result", "side"), (NOTES, "an answer", "turn"),
+    (RECAP, "a result", "side"), (RECAP, "a question that was refused", "side"), (RECAP, "a question", "turn"),
+    (RECAP, "an answer", "turn"),
+])  # fmt: skip
+def test_a_summary_wished_for_under_prompt_and_tools_while_the_model_is_at_work_is_its_clients(wish, behind, event):
+    chat, history = at_work(behind)
+    step = chat.send([*history, user(wish)])
+    assert (step.event, step.link.side) == (event, event == "side"), step.link.why
+    chat.lab.answer(step, assistant(summary_of("zephyr", 3)))
+    chat.history = [user(f"What was done before:\n{summary_of('zephyr', 3)}\n\n{history[-1].get('content')}")]
+    if event == "side":
+        step = chat.send()
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+@pytest.mark.parametrize("wish", [NOTES, RECAP])
+def test_a_person_who_asks_for_a_summary_while_the_model_is_at_work_goes_on_with_it(wish):
+    chat, history = at_work("a result")
+    chat.history = [*history, user(wish)]
+    chat.lab.answer(chat.send(), assistant(summary_of("zephyr", 3)))
+    chat.history.append(assistant(summary_of("zephyr", 3)))
+    for said, answer in turns("zephyr", 3, start=4):
+        step = chat.turn(said, answer)
+        assert (step.event, step.session.id) == ("turn", chat.session), step.link.why

@@ -14,7 +14,7 @@ from lantern_proxy.history.text import behind_last
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS
 from lantern_proxy.session.read import last_said, messages_of, shows_beginning, texts_of, untagged
-from lantern_proxy.turn import Request, plain
+from lantern_proxy.turn import SYSTEM, Request, plain
 from lantern_proxy.turn_memo import Memo
 
 _SUMMARISE = re.compile(
@@ -40,6 +40,12 @@ _NO_TOOLS = re.compile(
     r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
 )
 """Says that tools may not be called: "do not call any tools", "without using tools"."""
+_NOTES = re.compile(
+    r"\bnotes\b.{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?\bnotes\b", re.I | re.S
+)
+"""A wish for notes on a conversation, which is one for a summary where tools may not be called for it."""
+_WISH_AT_WORK = re.compile(r"summar\w*\b.{0,40}?\bconversation\b", re.I | re.S)
+"""Wishes for a summary of the conversation: while the model is at work its client does, and hardly ever a person."""
 _SHORTEN = re.compile(
     r"(?:summar|compress|condens|shorten).{0,80}?\btool|\btool.{0,80}?(?:summar|compress|condens|shorten)", re.I | re.S
 )
@@ -135,10 +141,27 @@ def is_summary_call(request: Request, session: Session, said: Mapping[str, str])
         return True
     if is_long and dropped and _WISH_AFAR.match(asked[:_WISH_CHARS]):
         return True
+    if _is_said_at_work(session, request, asked):
+        return True
     other = not shows_system_of(session, request)
     if other and not request.tools:
         asked = f"{system_text(request)} {asked}"
     return (is_long or dropped or other) and _says_often(asked) and _says_often(_unquoted(asked, said))
+
+
+def _is_said_at_work(session: Session, request: Request, asked: str) -> bool:
+    """Is a summary, or notes without a call of tools, wished for in a message of its own behind what waits for an
+    answer: a result, or what was asked? For notes it may be new, too: an article may stand in front of what a person
+    asks, but no such orders."""
+    said = [m for m in request.messages if m.role not in SYSTEM]
+    waits = said[-2] if len(said) > 1 else None
+    if waits is None or waits.role == "assistant":
+        return False
+    if len(asked) >= _BY_HAND_CHARS and _NOTES.search(asked[:_WISH_CHARS]) and _NO_TOOLS.search(asked):
+        return True
+    refused = not session.answered and bool(session.head) and session.head[-1].message.print == waits.print
+    at_work = refused or any(i.kind == "result" for i in waits.items)
+    return at_work and bool(_WISH_AT_WORK.search(asked[:_WISH_CHARS]))
 
 
 def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, str]) -> bool:
