@@ -1920,6 +1920,21 @@ def test_what_was_folded_into_a_list_is_no_branch_that_was_left_and_is_lost_wher
     assert key not in step.session.abandoned
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_summary_made_anew_beside_all_that_was_said_is_a_compaction_where_some_was_lost_before(lost):
+    chat = Chat(Lab(), tools=TOOLS)
+    for n in range(4):
+        chat.turn(*turns("zephyr", 1, start=n)[0], reads=file_of("zephyr", n))
+    if lost:
+        chat.history = chat.history[-2:]
+        assert chat.turn("and now?", "It waits for its review.").event in LOSSES
+    told = "\n".join(f"- {m.get('content') or m['tool_calls'][0]['function']['arguments']}" for m in chat.history)
+    chat.summarise("instruction at the end", summary_of("zephyr", 4))
+    chat.history = [user(f"<notes>{summary_of('zephyr', 4)}</notes>\n{told}\n\nand then?")]
+    step = chat.send()
+    assert (step.event, step.session.id) == ("compacted" if lost else "turn", chat.session), step.link.why
+
+
 def test_the_same_words_twice_with_times_that_change_are_no_loss_and_a_window_over_them_is_one():
     chat, history = Chat(Lab()), list[Wire]()
     for n in range(8):

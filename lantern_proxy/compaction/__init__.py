@@ -190,7 +190,7 @@ def _event(seen: Seen, restart: bool) -> _Found:
     if is_told_again(seen) or is_parted(seen):
         return _Found("branch")
     if is_joined(seen):
-        return _Found(seen.forward, joined=True)
+        return _joined(seen)
     summary = summary_at(seen)
     if summary is not None:
         return _Found("compacted", summary, summary)
@@ -213,6 +213,14 @@ def _all_there(seen: Seen, cleared: Sequence[tuple[int, int]]) -> _Found:
     if cleared:
         return _Found("cleared", max(seen.new[b].at for _, b in cleared))
     return _Found(seen.forward)
+
+
+def _joined(seen: Seen) -> _Found:
+    """What happened where all that is gone stands within other texts: was it only put together otherwise? Where some
+    was lost before, and a summary was made for it just now, that takes the place of what was put back until then."""
+    anew = seen.anew if seen.session.lost else ()
+    at = next((at for at, i in seen.new if any(summary in plain(i.text) for summary in anew)), None)
+    return _Found(seen.forward, joined=True) if at is None else _Found("compacted", at, at)
 
 
 def _asked_beside(seen: Seen, summary: int) -> str:

@@ -720,7 +720,11 @@ CLIENTS = (
         pip=("swival==1.0.48",), drive=program("swival_session.py"),
     ),
     Client(
-        name="kivi", family="Kivi", protocol="chat", losses=COMPACTED, compactions=3, python=(3, 12),
+        name="kivi", family="Kivi", protocol="chat", losses=COMPACTED, compactions=3,
         pip=("kivi-ai==0.3.19",), drive=program("kivi_agent.py"),
+    ),
+    Client(
+        name="agentica", family="Agentica", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("agentica==1.5.0",), drive=program("agentica_agent.py"),
     ),
 )  # fmt: skip

@@ -27,7 +27,8 @@ _REMINDER = re.compile(
 )
 _NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
 """Ends each message of a client whose model compacts by a tool, and says what it wants compacted."""
-_ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
+_ASKS_NOTES = re.compile(r"Write the session notes\b")
+_ASKS_SUMMARY = re.compile(rf"summar|snapshot|checkpoint|compact|^{_ASKS_NOTES.pattern}", re.I)
 _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
 _BLOCKS = re.compile(r"\[Block: (\w+)\]")
@@ -224,6 +225,8 @@ def _is_interrupted(said: Sequence[tuple[str, str]]) -> bool:
     """Did a compaction interrupt the turn? It ends in a summary then, or in a word to go on, or of thanks, for one."""
     (before_role, before), (role, last) = [("", ""), ("", ""), *said][-2:]
     is_thanks = before_role == role == "user" and len(last) < _THANKS_CHARS
+    if _ASKS_NOTES.match(last):
+        return False
     return SUMMARY in last or (SUMMARY in before and (is_thanks or last.startswith(_GO_ON)))
 
 
