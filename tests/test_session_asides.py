@@ -526,8 +526,8 @@ def test_a_side_call_goes_on_though_its_question_is_shown_with_more_behind_it(na
 NOTES = (
     "Put down notes of this session, for whoever takes over from you in a moment.\n\nDo not call any tools and leave "
     "the task as it is: what you answer is kept as it stands and is all that the next one gets to see. Name what was "
-    "asked for and how far it has come, what has to be kept to, every path, port, branch and number that nobody could guess, "
-    "what was decided and for which reason, and what comes next. Plain points, one a line, and nothing around them."
+    "asked for and how far it has come, what has to be kept to, every path, port, branch and number that nobody could "
+    "guess, what was decided and for which reason, and what comes next. Plain points, one a line, no more around them."
 )
 RECAP = "Your job now: a detailed summary of the conversation up to here, with every decision in it."
 

@@ -727,4 +727,8 @@ CLIENTS = (
         name="agentica", family="Agentica", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("agentica==1.5.0",), drive=program("agentica_agent.py"),
     ),
+    Client(
+        name="jaf", family="JAF", protocol="chat", losses=WINDOW, compactions=3, pip=("jaf-py==2.6.22",),
+        drive=program("jaf_agent.py"),
+    ),
 )  # fmt: skip
