@@ -39,12 +39,11 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
         is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(asked, shown[at - 1]))
         if is_last or said.get(plain(m.text)) == "side" or any(text in plain(m.text) for text in passed):
             return False
-    if shown and any(
-        text in plain(shown[0].text) and is_own(known, session, text) for text in told_aside(said.items())
-    ):
-        return False  # in parts, perhaps
     if not shown or _ends_like_last(session, request):
         return False
+    first = plain(shown[0].text)
+    if any(text in first and is_own(known, session, text) for text in told_aside(said.items())):
+        return False  # its summary, in parts perhaps
     prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     last_shown = shown[-_LOOKED_AT:]
     held = sum(_was_said(known, session, said, prints, m) for m in last_shown)
