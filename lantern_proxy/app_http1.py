@@ -7,7 +7,8 @@ it answers within one step goes out in one write: a client that waits for it is 
 and not one for each of its requests.
 
 A refusal may come while its request is still being sent. To close then is to reset, and a reset takes the answer from a
-client that has not read it: what still comes is read and dropped first, for a while (RFC 9112, section 9.6).
+client that has not read it: what still comes is read and dropped first, for a while (RFC 9112, section 9.6). So it is
+with a request that does not say once for which host it is: it is answered with 400 (section 3.2).
 
 Two old habits of clients get their answer. One of HTTP/1.0 knows no chunks: a body without a length ends with its
 connection (RFC 9112, section 6.3). One may say that it has sent all, and still wait (section 9.6), as `nc` does.
@@ -15,15 +16,19 @@ connection (RFC 9112, section 6.3). One may say that it has sent all, and still 
 
 import asyncio
 import logging
+import re
 from collections import deque
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import httptools
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from lantern_proxy.app_http1_call import CONTINUE, Call
+from lantern_proxy.wire.http import Header, answer_json, failure
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -41,6 +46,8 @@ _REFUSED = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
     b"connection: close\r\n\r\nInvalid HTTP request received."
 )
+_HOST = re.compile(rb"[\w.~!$&'()*+,;=%:\[\]-]*")
+"""Signs of which a host and its port consist (RFC 3986, section 3.2.2)."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -195,7 +202,9 @@ class ClientConnection(asyncio.Protocol):
         self._unread_bytes = 0
         self._headers, self._wished = self._wished or self._headers, []
         version = self._parser.get_http_version()
-        call = Call(self, self._scope(version), version != "1.0" and self._parser.should_keep_alive())
+        fault = _fault_of_host(self._headers, version)
+        app = partial(_refuse_host, fault) if fault else self._app
+        call = Call(self, app, self._scope(version), version != "1.0" and self._parser.should_keep_alive())
         self._headers = []  # what comes now are trailers, which belong to nobody
         self._coming = call
         self._calls.append(call)
@@ -218,7 +227,7 @@ class ClientConnection(asyncio.Protocol):
         }  # fmt: skip
 
     def _begin(self, call: "Call") -> None:
-        task = self.loop.create_task(call.run(self._app))
+        task = self.loop.create_task(call.run())
         task.add_done_callback(self._server.tasks.discard)
         self._server.tasks.add(task)
 
@@ -302,3 +311,24 @@ class ClientConnection(asyncio.Protocol):
         if self.room is not None:
             self.room.set()
             self.room = None
+
+
+def _fault_of_host(headers: Sequence[Header], version: str) -> str:
+    """What RFC 9112, section 3.2, has a server refuse a request for, and the way out; empty where there is nothing.
+
+    headers: names in lower case
+    """
+    hosts = [value for name, value in headers if name == b"host"]
+    if not hosts:
+        way_out = 'send one, as "Host: 127.0.0.1:8484"'
+        return "" if version == "1.0" else f"this HTTP/{version} request has no Host header; {way_out}"
+    if len(hosts) > 1:
+        told = ", ".join(repr(host.decode("latin-1")) for host in hosts)
+        return f"this request has {len(hosts)} Host headers ({told}); send one of them"
+    if not _HOST.fullmatch(hosts[0]):
+        return f"the Host header {hosts[0].decode('latin-1')!r} is no host; send its name and its port alone"
+    return ""
+
+
+async def _refuse_host(fault: str, _scope: Scope, _receive: Receive, send: Send) -> None:
+    await answer_json(send, 400, failure("invalid_request_error", f"lantern: {fault}"), [(b"connection", b"close")])

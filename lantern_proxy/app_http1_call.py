@@ -35,12 +35,12 @@ class Call:
     """One request and its answer: the `receive` and `send` of an application."""
 
     __slots__ = (
-        "_chunked", "_complete", "_connection", "_ended", "_expects", "_gone", "_head", "_left", "_pieces", "_scope",
-        "_size", "_told_end", "_waiter", "keep_alive", "started",
+        "_app", "_chunked", "_complete", "_connection", "_ended", "_expects", "_gone", "_head", "_left", "_pieces",
+        "_scope", "_size", "_told_end", "_waiter", "keep_alive", "started",
     )  # fmt: skip
 
-    def __init__(self, connection: "ClientConnection", scope: Scope, keep_alive: bool) -> None:
-        self._connection, self._scope, self.keep_alive = connection, scope, keep_alive
+    def __init__(self, connection: "ClientConnection", app: ASGIApp, scope: Scope, keep_alive: bool) -> None:
+        self._connection, self._app, self._scope, self.keep_alive = connection, app, scope, keep_alive
         asks = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
         self._expects = asks and self.version != "1.0"  # which has no interim answers (RFC 9110, section 10.1.1)
         self._pieces: deque[bytes] = deque()
@@ -107,9 +107,9 @@ class Call:
 
     # what the application answers
 
-    async def run(self, app: ASGIApp) -> None:
+    async def run(self) -> None:
         try:
-            await app(self._scope, self.receive, self.send)
+            await self._app(self._scope, self.receive, self.send)
             if not self._complete and not self._gone:  # an upstream that broke off has been told of where it did
                 log.log(
                     logging.DEBUG if self.started else logging.ERROR,

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import shutil
 import ssl
 import subprocess
@@ -165,17 +166,17 @@ REQUESTS = {
     "the next before the answer": [POST + b"bo", b"dy" + POST + b"more", GET],
     "head": [b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n", GET],
     "close": [b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", GET],
-    "percent and utf-8": ["GET /%C3%A4/ö%20?ü=%20 HTTP/1.1\r\n\r\n".encode()],
-    "percent": [b"GET /%C3%A4%2F%20?%20=%26 HTTP/1.1\r\n\r\n"],
-    "a fragment": [b"GET /a?b#c HTTP/1.1\r\n\r\n"],
+    "percent and utf-8": ["GET /%C3%A4/ö%20?ü=%20 HTTP/1.1\r\nhost: x\r\n\r\n".encode()],
+    "percent": [b"GET /%C3%A4%2F%20?%20=%26 HTTP/1.1\r\nhost: x\r\n\r\n"],
+    "a fragment": [b"GET /a?b#c HTTP/1.1\r\nhost: x\r\n\r\n"],
     "a whole url": [b"GET http://other/a?b HTTP/1.1\r\nhost: x\r\n\r\n"],
     "a star": [b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n"],
-    "expects": [POST.replace(b"host: x", b"Expect: 100-Continue"), b"body"],
-    "expects and sends": [POST.replace(b"host: x", b"expect: 100-continue") + b"body"],
+    "expects": [POST.replace(b"host: x", b"host: x\r\nExpect: 100-Continue"), b"body"],
+    "expects and sends": [POST.replace(b"host: x", b"host: x\r\nexpect: 100-continue") + b"body"],
     "an upgrade": [b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"],
     "no http": [b"\x16\x03\x01 hello"],
     "no http after a request": [GET, b"hello there\r\n\r\n"],
-    "two lengths": [POST.replace(b"host: x", b"content-length: 5") + b"body"],
+    "two lengths": [POST.replace(b"host: x", b"host: x\r\ncontent-length: 5") + b"body"],
     "a space in a header's name": [b"GET / HTTP/1.1\r\nho st: x\r\n\r\n"],
 }  # fmt: skip
 APPS = [tells, streams, promises_too_much, promises_too_little, breaks, breaks_later, says_nothing, hangs_up,
@@ -207,7 +208,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: forty\r\n\r\n"
 @pytest.mark.parametrize("told", TOLD)
 def test_a_body_behind_a_wish_for_another_protocol_is_a_body_and_no_next_request(told, cut):
     """However it is cut into packets; the request behind it is read, too."""
-    data = b"POST /first HTTP/1.1\r\n" + WISH + TOLD[told] % SMUGGLED.ljust(40, b" ") + GET
+    data = b"POST /first HTTP/1.1\r\nhost: x\r\n" + WISH + TOLD[told] % SMUGGLED.ljust(40, b" ") + GET
     got, closed = played(tells, data[:cut], data[cut:])
     assert [line for line in got.split(b"\n") if line.startswith(b"path: ")] == [b"path: '/first'", b"path: '/a'"]
     assert SMUGGLED in got
@@ -216,8 +217,43 @@ def test_a_body_behind_a_wish_for_another_protocol_is_a_body_and_no_next_request
 
 
 def test_many_wishes_at_once_are_answered_in_turn():
-    got, _ = played(tells, GET.replace(b"Host: x\r\n", WISH) * 2_000 + GET, turns=20_000)
+    got, _ = played(tells, GET.replace(b"Host: x\r\n", b"Host: x\r\n" + WISH) * 2_000 + GET, turns=20_000)
     assert got.count(b"HTTP/1.1 200 OK") == 2_001
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (b"", "this HTTP/1.1 request has no Host header; send one, as "),
+        (b"host: a\r\nHOST: b:1\r\n", "this request has 2 Host headers ('a', 'b:1'); send one of them"),
+        (b"host: x\r\nhost: x\r\n", "this request has 2 Host headers ('x', 'x'); send one of them"),
+        (b"host: http://x/\r\n", "the Host header 'http://x/' is no host; send its name and its port alone"),
+    ],
+)
+@pytest.mark.parametrize("wish", [b"", WISH])
+def test_a_request_that_does_not_say_once_for_which_host_it_is_is_refused(lines, told, wish):
+    """RFC 9112, section 3.2. Who asked before gets the answer, and nothing behind it is read."""
+    bad = b"POST /p HTTP/1.1\r\n" + lines + wish + b"content-length: 4\r\n\r\nbody"
+    got, closed = played(tells, GET + bad + GET)
+    answered, _, refused = got.partition(b"HTTP/1.1 400 Bad Request\r\n")
+    assert answered.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"connection: close\r\n" in refused
+    error = json.loads(refused.partition(b"\r\n\r\n")[2])["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"].startswith(f"lantern: {told}")
+    assert closed
+
+
+@pytest.mark.parametrize(
+    "host", [b"", b"x", b"127.0.0.1:8484", b"[::1]:8484", b"my_host.example.:80", b"xn--mller-kva.de"]
+)
+def test_a_host_may_be_empty_a_name_or_an_address(host):
+    assert played(tells, b"GET / HTTP/1.1\r\nhost: " + host + b"\r\n\r\n")[0].startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_an_old_client_need_not_say_for_which_host_it_asks_but_may_not_say_two():
+    assert played(tells, b"GET / HTTP/1.0\r\n\r\n")[0].startswith(b"HTTP/1.1 200 OK\r\n")
+    assert played(tells, b"GET / HTTP/1.0\r\nhost: a\r\nhost: b\r\n\r\n")[0].startswith(b"HTTP/1.1 400 ")
 
 
 def test_what_is_not_http_puts_no_word_amid_an_answer():
@@ -362,7 +398,7 @@ def test_a_body_that_nobody_asks_for_is_not_read_on_and_one_that_is_asked_for_is
             got.extend(await all_of(receive))
 
         connection, transport = connected(app)
-        connection.data_received(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % size)
+        connection.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % size)
         sent = 0
         while transport.reading:
             connection.data_received(piece)
@@ -436,7 +472,7 @@ def test_a_connection_that_never_asks_is_closed():
     "begun",
     [
         b"GET /", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nx: ",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ",
     ],
     ids=["path", "name", "value", "trailer"],
 )  # fmt: skip
@@ -499,7 +535,7 @@ def test_a_server_that_stops_does_not_wait_for_what_a_refused_client_still_sends
 
 
 def test_who_waits_for_a_go_on_and_is_refused_is_not_told_to_go_on():
-    head = b"POST /p HTTP/1.1\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = b"POST /p HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
     got, ended = played(tells, head + b"zz\r\n")
     assert got.startswith(b"HTTP/1.1 400 ")
     assert got.count(b"HTTP/1.1 ") == 1
@@ -552,9 +588,9 @@ def talk(loop, app, work, certificate=None):
 
 LARGE = b"x" * 4_000_000
 STILL_SENT = {
-    "a body": (b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(LARGE), b"413"),
-    "chunks": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n" % (len(LARGE) + 1), b"413"),
-    "broken chunks": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n" % 1_000_000, b"413"),
+    "a body": (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(LARGE), b"413"),
+    "chunks": (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n" % (len(LARGE) + 1), b"413"),
+    "broken chunks": (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n" % 1_000_000, b"413"),
     "no http": (b"no http\r\n\r\n", b"400"),
 }
 
@@ -610,7 +646,7 @@ def test_a_refused_client_that_sends_for_ever_is_cut_off(loop, tls, monkeypatch,
     monkeypatch.setattr(app_http1, "_LINGER_S", 0.5)
 
     async def work(reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
         began = time.monotonic()
         with pytest.raises(ConnectionError):
             await send_for_ever(writer)
