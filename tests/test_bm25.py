@@ -447,12 +447,17 @@ def test_errors_name_the_value_and_the_way_out(index):
         (lambda: index.search("words", 1), "terms is the string 'words'; give a list of terms"),
         (lambda: index.add(8, "words"), "terms is the string 'words'"),
         (lambda: index.search(["a"], 1, allow=np.array([True])), "allow has dtype bool"),
+        (lambda: index.add("x", ["a"]), "doc_id is 'x'; give a whole number"),
+        (lambda: index.add_text(7.5, "words"), "doc_id is 7.5; give a whole number"),
+        (lambda: index.remove(None), "doc_id is None; give a whole number"),
+        (lambda: index.add_weights("x", {"a": 1.0}), "doc_id is 'x'; give a whole number"),
     ]:
         with pytest.raises(TypeError, match=f"^bm25: {message}"):
             call()
     for wrong in (2**63, -(2**63) - 1):
-        with pytest.raises(OverflowError):
-            index.add(wrong, ["a"])
+        for call in (index.add, index.add_weights):
+            with pytest.raises(OverflowError, match=f"doc_id is {wrong}; give one of 64 bits"):
+                call(wrong, {"a": 1.0})
         assert wrong not in index
     assert index.search(["a"], 9)[0].tolist() == [7]  # none of it left a trace
 

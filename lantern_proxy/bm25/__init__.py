@@ -62,7 +62,8 @@ class Index:
         return self._kernel
 
     def add(self, doc_id: int, terms: Sequence[str], time: float = 0) -> None:
-        """Append a document; the next search finds it. ValueError when it is there already.
+        """Append a document; the next search finds it. ValueError when it is there already, TypeError or OverflowError
+        when its id is no whole number of 64 bits.
 
         terms: in any order, repeats kept: they are the counts and the length. May be empty, and then counts in N.
         time:  Unix seconds, for `since` and `newest`
@@ -77,6 +78,9 @@ class Index:
             if not code:
                 self._count(time)
                 return
+        except (TypeError, OverflowError):
+            _refuse_id(doc_id)
+            raise
         finally:
             self._release()
         _refuse(code, doc_id)
@@ -91,6 +95,9 @@ class Index:
                 if not code:
                     self._count(time)
                     return
+            except (TypeError, OverflowError):
+                _refuse_id(doc_id)
+                raise
             finally:
                 self._release()
         if code == FOREIGN:
@@ -161,6 +168,7 @@ class Index:
 
     def remove(self, doc_id: int) -> None:
         """Take a document out, statistics included. ValueError when it is not there. Its id may be added again."""
+        _refuse_id(doc_id)
         with self._lock:
             code, time = self._engine.remove(doc_id)
             if code:
@@ -176,6 +184,7 @@ class Index:
         A query that holds a term n times adds n * weight (float32) to the score. N, df and lengths do not change.
         A second call for the same term adds a further weight.
         """
+        _refuse_id(doc_id)
         weights = dict(weights)  # C relies on it that no term comes twice
         values = np.array(list(weights.values()), np.float64)
         with np.errstate(over="ignore"):
@@ -272,6 +281,14 @@ class _Closed:
 
     def __len__(self) -> int:
         return self.closed
+
+
+def _refuse_id(doc_id: object) -> None:
+    """Raise for what is no whole number of 64 bits."""
+    if not isinstance(doc_id, (int, np.integer)):
+        raise TypeError(f"bm25: doc_id is {doc_id!r:.40}; give a whole number")
+    if not -(2**63) <= doc_id < 2**63:
+        raise OverflowError(f"bm25: doc_id is {doc_id}; give one of 64 bits, -2**63 to 2**63 - 1")
 
 
 def _refuse_string(terms: object) -> None:
