@@ -271,7 +271,7 @@ class Lantern:
 
         It is the name, but for those that sessions of other projects have already. ValueError when it is none.
         """
-        if not isinstance(session, str) or not session:
+        if not isinstance(session, str) or not session.strip():
             raise ValueError(f"session is {session!r}; use a text that names the conversation")
         apart = f"{session}-{blake2b(self._project.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
         mine = self._archive.of(self.tenant)

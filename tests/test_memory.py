@@ -337,6 +337,8 @@ def test_a_session_goes_on_in_the_next_run_whatever_its_name(config, name):
         (lambda lantern: lantern.archive("chat", "hello"), "messages is a str; use a list"),
         (lambda lantern: lantern.archive("chat", {"role": "user", "content": "x"}), "messages is a dict; use a list"),
         (lambda lantern: lantern.archive(None, []), "session is None; use a text that"),
+        (lambda lantern: lantern.archive("  ", []), "session is '  '; use a text that"),
+        (lambda lantern: lantern.recall("which?", session="\n"), r"session is '\\n'; use a text that"),
         (lambda lantern: lantern.archive("chat", [{"role": "user", "content": "x", "n": float("nan")}]), "JSON"),
         (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=[float("nan")]), r"times\[0\] is nan; use"),
         (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=[10**400]), r"times\[0\] is 1000"),

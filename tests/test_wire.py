@@ -384,6 +384,9 @@ def test_the_most_specific_id_comes_first():
     found = identity({"session-id": "s", "x-lantern-session": "l", "thread-id": "t", "x-session-id": "", "other": "o"})
     assert [name for name, _ in found.ids] == ["x-lantern-session", "thread-id", "session-id"]
     assert identity({"x-thread-id": "t1", "x-resource-id": "r1"}).ids == (("x-thread-id", "t1"),)
+    assert identity({"x-lantern-session": " \t", "thread-id": "\xa0", "x-session-id": "s"}).ids == (
+        ("x-session-id", "s"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,10 @@ def telling(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def identity(headers: Mapping[str, str]) -> Identity:
-    """Who is talking, as the headers of a request say it. headers: names in lower case."""
+    """Who is talking, as the headers of a request say it; white space names nobody. headers: names in lower case."""
     if not headers:
         return _NOBODY
-    ids = [(name, brief(headers[name])) for name in _SESSION_HEADERS if headers.get(name)]
+    ids = [(name, brief(headers[name])) for name in _SESSION_HEADERS if headers.get(name, "").strip()]
     signals: set[str] = set()
     agent = next((headers[name] for name in _AGENT_HEADERS if headers.get(name)), "")
     if any(headers.get(name) for name in _SUBAGENT_HEADERS):
