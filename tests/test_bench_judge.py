@@ -203,6 +203,15 @@ def test_a_pipeline_that_learns_says_where_it_was_not_trained(run, tmp_path):
     assert "trained: only `locomo --protocol convmemory` trains; this is the default, as configured\n" in ran.stderr
 
 
+def test_a_file_in_place_of_a_folder_is_told_and_the_reverse(run, tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps(BEAM))
+    ran = run("beam", "--data", str(file))
+    assert (ran.exit_code, f"'--data': {file} is a file; name a folder" in ran.stderr) == (2, True)
+    ran = run("locomo", "--data", str(tmp_path))
+    assert (ran.exit_code, f"'--data': {tmp_path} is a folder; name a file" in ran.stderr) == (2, True)
+
+
 def test_bench_cascade_tells_what_each_tau_saves_and_costs(run, tmp_path):
     path = tmp_path / "locomo.json"
     path.write_text(json.dumps([{**LOCOMO[0], "sample_id": f"conv-{n}"} for n in range(3)]))

@@ -171,6 +171,41 @@ def test_one_conversation_is_not_enough_to_learn_from(tmp_path, settings):
     assert "one conversation is not enough" in ran.output
 
 
+@pytest.mark.parametrize("command", ["reranker", "evidence-reranker"])
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("notes.txt", "not json", "notes.txt: is not JSON (Expecting value: line 1 column 1"),
+        (
+            "lines.jsonl",
+            json.dumps(conversation(0)) + "\nnot json",
+            "lines.jsonl:2: is not JSON at column 1 (Expecting value);",
+        ),
+        (
+            "mine.json",
+            '{"questions": []}',
+            "is JSON that begins with '{\"questions\": []}', as no known collection does",
+        ),
+        ("none.json", "[]", "none.json: is JSON that begins with '[]', as no known collection does"),
+        (
+            "part.json",
+            '[{"conversation": {}, "sample_id": "a"}]',
+            "part.json: sample a lacks what LoCoMo has (KeyError('qa'))",
+        ),
+    ],
+)
+def test_a_file_of_no_known_format_is_told_where_it_breaks_and_what_is_read(
+    tmp_path, settings, name, text, told, command
+):
+    (tmp_path / name).write_text(text, "utf-8")
+    given = ["--data", str(tmp_path / name), "--out", str(tmp_path / "made"), "--config", str(settings)]
+    ran = CliRunner().invoke(cli, ["train", command, *given])
+    assert ran.exit_code == 1
+    assert told in ran.output
+    formats = "labelled conversations as JSON lines (.jsonl), LoCoMo's or LongMemEval's JSON file, or BEAM's folder"
+    assert ran.output.endswith(f". --data takes {formats}\n")
+
+
 def test_recall_counts_evidence_that_is_not_among_the_candidates():
     part = light.Examples(
         "c", ("a",), np.zeros((3, 1), np.float32), np.array([False, True, False]), [3], np.array([3.0, 2.0, 1.0]), [1]

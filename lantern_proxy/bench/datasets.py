@@ -342,6 +342,8 @@ def labelled(path: Path) -> list[Conversation]:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 wanted = '{"id", "candidates": [{"id", "session", "speaker", "text"}], "questions": [{"text", "gold"}]}'
                 wrong = f"has no {error}" if isinstance(error, KeyError) else str(error)
+                if isinstance(error, json.JSONDecodeError):
+                    wrong = f"is not JSON at column {error.colno} ({error.msg})"
                 raise DataError(f"{path}:{number}: {wrong}; a line is {wanted}") from None
     if not found:
         raise DataError(f"{path}: holds no conversation; write one JSON object a line")

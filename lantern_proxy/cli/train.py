@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from lantern_proxy.bench.datasets import Conversation
     from lantern_proxy.rerank.train import Outcome
 
+_FORMATS = "labelled conversations as JSON lines (.jsonl), LoCoMo's or LongMemEval's JSON file, or BEAM's folder"
+
 conversations = click.option(
     "--data",
     type=Place(exists=True),
     multiple=True,
     required=True,
-    help="Labelled conversations as JSON lines, LoCoMo's or LongMemEval's JSON file, or BEAM's folder; repeatable.",
+    help=f"{_FORMATS[0].upper()}{_FORMATS[1:]}; repeatable.",
 )
 
 
@@ -108,16 +110,29 @@ def read_all(paths: Sequence[Path]) -> "list[Conversation]":
 
 
 def read(path: Path) -> "list[Conversation]":
-    """Whatever of the known collections `path` is. Raises ValueError."""
+    """Whatever of the known collections `path` is. DataError says where it breaks, and what else is read."""
+    from lantern_proxy.bench.datasets import DataError
+
+    try:
+        return _read(path)
+    except DataError as error:
+        raise DataError(f"{error}. --data takes {_FORMATS}") from None
+
+
+def _read(path: Path) -> "list[Conversation]":
     from lantern_proxy.bench import datasets
 
     if path.is_dir():
         return datasets.beam(path)
     if path.name.removesuffix(".gz").endswith(".jsonl"):
         return datasets.labelled(path)
-    if '"haystack_sessions"' in path.read_text("utf-8", "replace")[:1_000_000]:
+    begins = path.read_text("utf-8", "replace")[:1_000_000]
+    if '"haystack_sessions"' in begins:
         return datasets.longmemeval(path)
-    return datasets.locomo(path)
+    readers = {"locomo": datasets.locomo, "beam": datasets.beam}
+    if kind := datasets.published(path):
+        return readers[kind](path)
+    raise datasets.DataError(f"{path}: is JSON that begins with {begins[:40]!r}, as no known collection does")
 
 
 @click.command("evidence-reranker")
