@@ -561,6 +561,31 @@ def test_what_came_while_the_clock_was_a_year_behind_stays_as_long_as_what_came_
         assert left() == more
 
 
+def test_a_round_writes_its_marks_only_where_they_changed(dated):
+    archive, say, _ = dated
+    keep, now, day = PrivacyConfig(keep_days=30), 1.8e9, 86_400
+    with archive.writing() as db:
+        db.execute("CREATE TABLE marked (value TEXT)")
+        db.execute("""CREATE TRIGGER marking AFTER INSERT ON settings WHEN NEW.name = 'archived'
+            BEGIN INSERT INTO marked VALUES (NEW.value); END""")
+
+    def marked() -> int:
+        with archive.reading() as db:
+            return int(db.execute("SELECT count(*) FROM marked").fetchone()[0])
+
+    say(1, now)
+    retain(archive, keep, now=now)
+    assert marked() == 1
+    for hours in (0.2, 1, 5, 20):
+        retain(archive, keep, now=now + hours * 3_600)
+    assert marked() == 1
+    say(2, now + day)
+    assert would_retain(archive, keep, now=now + day).messages == 0
+    assert marked() == 1
+    retain(archive, keep, now=now + day)
+    assert marked() == 2
+
+
 def test_what_is_imported_counts_from_then_and_what_was_there_at_the_first_round_from_when_it_was_said(dated):
     archive, say, left = dated
     keep, now, day = PrivacyConfig(keep_days=30), 1.8e9, 86_400

@@ -83,12 +83,10 @@ def leap(archive: Archive, *, now: float) -> Leap | None:
 def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
     """Remove what `keep` no longer wants, of all tenants; what was removed. Pinned passages stay."""
     total = PruneReport()
-    if keep.keep_days and not _is_doubtful(archive, now):
-        marks, behind = _marks(archive, keep.keep_days * _DAY_S, now)
-        with archive.writing() as db:
-            db.execute(_MARK, (dumps([marks, behind]),))
-        cutoff = now - keep.keep_days * _DAY_S
-        total += _older(archive, cutoff, now, advance, _up_to(marks, cutoff))
+    aged = _aged(archive, keep, now, notes=True)
+    if aged is not None:
+        cutoff, up_to = aged
+        total += _older(archive, cutoff, now, advance, up_to)
     if keep.keep_messages:
         for tenant in archive.tenants():
             newest = archive.of(tenant.id).since_newest(keep.keep_messages, until=now + _DAY_S)
@@ -108,9 +106,9 @@ def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambd
 def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
     """What retain() would remove, about so: of keep_mb what its first round takes. Reads only."""
     everywhere: list[tuple[float, Newest]] = []
-    if keep.keep_days and leap(archive, now=now) is None:
-        marks, _ = _marks(archive, keep.keep_days * _DAY_S, now)
-        everywhere.append((now - keep.keep_days * _DAY_S, _up_to(marks, now - keep.keep_days * _DAY_S)))
+    aged = _aged(archive, keep, now, notes=False)
+    if aged is not None:
+        everywhere.append(aged)
     if keep.keep_mb and (cutoff := cutoff_of_size(archive, keep.keep_mb)) is not None:
         everywhere.append((cutoff, {}))
     total = PruneReport()
@@ -125,38 +123,59 @@ def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
     return total
 
 
-def _is_doubtful(archive: Archive, now: float) -> bool:
-    """May the clock be wrong? This round is noted."""
-    found = leap(archive, now=now)
-    with archive.writing() as db:
-        db.execute(_NOTE, (dumps([now, found.at, found.by_s] if found else [now, 0.0, 0.0]),))
-    if found and found.at == now:
-        log.warning("archive %s: %s; see `lantern doctor`", archive.path, found)
-    return found is not None
+def _aged(archive: Archive, keep: Keep, now: float, *, notes: bool) -> tuple[float, Newest] | None:
+    """The time before which everything is too old, and the newest rows that were archived by then; None: nothing goes
+    by its age, since nothing is to, or the clock may be wrong.
 
-
-def _marks(archive: Archive, keep_s: float, now: float) -> tuple[list[Mark], float]:
-    """What was archived by when, this round included, as far as a cutoff `keep_s` ago asks for it; and since when the
-    clock has stood before that, or 0.
-
-    Rows are numbered as they are archived. So what came while the clock was behind is as old as what came beside it,
-    and what an import brings counts from then. Of what was there at the first round the time counts that it has.
+    notes: this is a round. When it was is noted, and what it adds to the marks
     """
+    if not keep.keep_days:
+        return None
+    found, cutoff = leap(archive, now=now), now - keep.keep_days * _DAY_S
+    if notes:
+        _note(archive, found, now)
+    if found is not None:
+        return None
     with archive.reading() as db:
         row = db.execute(_MARKS).fetchone()
         newest = {table: db.execute(_NEWEST.format(table=table)).fetchone()[0] for table in _NUMBERED}
     marks, behind = json.loads(row[0]) if row else ([], 0.0)
+    marks, behind = _marked(marks, behind, newest, cutoff, now)
+    told = dumps([marks, behind])
+    if notes and (row is None or told != row[0]):
+        with archive.writing() as db:
+            db.execute(_MARK, (told,))
+    return cutoff, _up_to(marks, cutoff)
+
+
+def _note(archive: Archive, found: Leap | None, now: float) -> None:
+    """Note a round, and the leap of the clock that it found."""
+    with archive.writing() as db:
+        db.execute(_NOTE, (dumps([now, found.at, found.by_s] if found else [now, 0.0, 0.0]),))
+    if found and found.at == now:
+        log.warning("archive %s: %s; see `lantern doctor`", archive.path, found)
+
+
+def _marked(marks: list[Mark], behind: float, newest: Newest, cutoff: float, now: float) -> tuple[list[Mark], float]:
+    """What was archived by when, this round included, as far as `cutoff` asks for it; and since when the clock has
+    stood before that, or 0.
+
+    Rows are numbered as they are archived. So what came while the clock was behind is as old as what came beside it,
+    and what an import brings counts from then. Of what was there at the first round the time counts that it has.
+
+    marks, behind: as the last round left them; newest: of each table as it is now
+    """
     if marks and now < marks[-1][0]:
         behind = min(behind or now, now)
         if now - behind <= _DOUBT_S:
             return marks, behind
         marks = [each for each in marks if each[0] <= behind]  # it stays there: the clock was ahead before
     if not marks:
-        marks = [[0.0, newest], [now, newest]]
-    elif now - marks[-1][0] >= keep_s * _STEP and newest != marks[-1][1]:
-        marks = [*marks, [now, newest]]
+        marks = [(0.0, newest), (now, newest)]
+    elif now - marks[-1][0] >= (now - cutoff) * _STEP and newest != marks[-1][1]:
+        marks = [*marks, (now, newest)]
     later = [at for at, _ in marks[1:]] + [now]
-    return [each for each, until in zip(marks, later, strict=True) if until > now - keep_s], 0.0
+    return [each for each, until in zip(marks, later, strict=True) if until > cutoff], 0.0
 
 
 def _up_to(marks: list[Mark], cutoff: float) -> Newest:
