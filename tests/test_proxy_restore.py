@@ -1035,33 +1035,41 @@ def answer_of(said: dict, api: str) -> bytes:
 KEY = {"authorization": "Bearer sk-one"}
 
 
-def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_client_puts_a_note_around(tmp_path):
-    """DeepCode compacts while a tool works, and puts its note in front of the first message with the next turn."""
-    note = "<surroundings>\n  <folder>/srv/depots</folder>\n  <date>2031-05-06</date>\n</surroundings>\n\n"
-    asked, summary = (
-        "Please load the fifth depot.",
-        "Depots and their gates were told of, and of the keeper of each of them.",
-    )
+NOTE = "<surroundings>\n  <folder>/srv/depots</folder>\n  <date>2031-05-06</date>\n</surroundings>\n\n"
+ASKED = "Please load the fifth depot."
+DEPOTS_SUMMARY = "Depots and their gates were told of, and of the keeper of each of them."
+
+
+def said(text):
+    return {"role": "user", "content": text}
+
+
+async def sums_up(got, wire):
+    last = str(got.data["messages"][-1]["content"])
+    call, _ = step(5)
+    given = {"text": DEPOTS_SUMMARY} if last == TASK else {"text": "", **call} if last == ASKED else {"text": "Noted."}
+    await say(200, completion(**given), ("content-type", "application/json"))(got, wire)
+
+
+def compacted_at_work(url):
+    """What its client shows first now, all behind that, and the answer: DeepCode compacts while a tool works."""
     call, result = step(5)
+    messages = [*talk(url, 3), said(ASKED)]
+    ask(url, body(*messages))
+    assert told(ask(url, body(*messages, call, result, said(TASK))))["event"] == "side"
+    shown = f"This is what was said before:\n{DEPOTS_SUMMARY}\n\n{ASKED}"
+    worked = ask(url, body(said(shown), call, result))
+    assert told(worked)["event"] == "compacted"
+    return shown, [call, result, worked.json()["choices"][0]["message"]], worked
 
-    def said(text):
-        return {"role": "user", "content": text}
 
-    async def answer(got, wire):
-        last = str(got.data["messages"][-1]["content"])
-        given = {"text": summary} if last == TASK else {"text": "", **call} if last == asked else {"text": "Noted."}
-        await say(200, completion(**given), ("content-type", "application/json"))(got, wire)
-
-    with Upstream(answer) as upstream:
+def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_client_puts_a_note_around(tmp_path):
+    """DeepCode puts its note in front of the first message with the next turn."""
+    with Upstream(sums_up) as upstream:
         with serving(config_for(upstream, tmp_path)) as url:
-            messages = [*talk(url, 3), said(asked)]
-            ask(url, body(*messages))
-            assert told(ask(url, body(*messages, call, result, said(TASK))))["event"] == "side"
-            shown = f"This is what was said before:\n{summary}\n\n{asked}"
-            worked = ask(url, body(said(shown), call, result))
-            assert told(worked)["event"] == "compacted"
+            shown, behind, _ = compacted_at_work(url)
             (block,) = blocks(upstream)
-            history = [said(note + shown), call, result, worked.json()["choices"][0]["message"]]
+            history = [said(NOTE + shown), *behind]
             for line in ("Good, let us go on.", "Then we are done for today."):
                 history.append(said(line))
                 gone_on = ask(url, body(*history))
@@ -1071,6 +1079,36 @@ def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_cli
         with serving(config_for(upstream, tmp_path)) as url:
             ask(url, body(*history, said("Good morning.")))
             assert blocks(upstream) == [block]
-            for front in ("", note):
+            for front in ("", NOTE):
                 ask(url, body(said(front + shown), *history[1:], said("Good morning, and is it full?")))
                 assert blocks(upstream).count(block) == 1, "the note is left out, and comes again"
+
+
+def test_a_block_that_goes_on_with_its_message_is_not_counted_again(tmp_path):
+    def counted(url):
+        text = http.get(f"{url}/lantern/metrics").text
+        names = ("lantern_restored_passages_total ", 'lantern_blocks_total{kind="loss"} ')
+        return [float(line.rsplit(" ", 1)[1]) for name in names for line in text.splitlines() if line.startswith(name)]
+
+    with Upstream(sums_up) as upstream, serving(config_for(upstream, tmp_path)) as url:
+        shown, behind, worked = compacted_at_work(url)
+        once = [float(told(worked)["restored"]), 1.0]
+        assert wait_for(lambda: counted(url) == once)
+        ask(url, body(said(NOTE + shown), *behind, said("Good, let us go on.")))
+        assert len(blocks(upstream)) == 1
+        time.sleep(0.2)
+        assert counted(url) == once
+
+
+def test_a_block_stays_though_nothing_was_to_be_added_when_its_message_came_to_read_otherwise(tmp_path):
+    with Upstream(sums_up) as upstream, serving(config_for(upstream, tmp_path)) as url:
+        shown, behind, _ = compacted_at_work(url)
+        (block,) = blocks(upstream)
+        history = [said(NOTE + shown), *behind, said("Good, let us go on.")]
+        without = ask(url, body(*history), x_lantern_restore="off")
+        assert (blocks(upstream), told(without)["restored"]) == ([], "0")
+        history += [without.json()["choices"][0]["message"], said("Then we are done for today.")]
+        ask(url, body(*history))
+        assert blocks(upstream) == [block]
+        why = http.get(f"{url}/lantern/api/requests/{told(without)['request']}").json()
+        assert why["blocks"] == []

@@ -130,7 +130,7 @@ class Proxy:
             with self._failing_open(exchange, "restore"):
                 deadline = started + self.config.restore.deadline_ms / 1000
                 if arrival.is_off("x-lantern-restore") or arrival.is_digested:
-                    self._restoring.leave_out(exchange, request, step)
+                    await self._restoring.leave_out(exchange, request, step)
                     if arrival.is_digested and (step.verdict.is_loss or step.session.lost):
                         exchange.degraded.append("restore:digest")
                 else:

@@ -61,7 +61,9 @@ class Exchange:
     held: list[Restored] = field(default_factory=list)
     """Blocks that the upstream holds already, where a request says only what is new and names what it continues."""
     blocks: list[Block] = field(default_factory=list)
-    """Blocks that this request brings into the ledger."""
+    """Blocks that were made for this request."""
+    carried: list[Block] = field(default_factory=list)
+    """Blocks of earlier requests that go on as others, since the message they ride in reads otherwise by now."""
     passed: list[PassedOver] = field(default_factory=list)
     """Passages that restores for this request left out."""
     degraded: list[str] = field(default_factory=list)
@@ -87,10 +89,15 @@ class Exchange:
         """How many characters were added to the request."""
         return sum([len(insert.text) for insert in self.inserts])
 
+    @property
+    def entered(self) -> list[Block]:
+        """Blocks that this request brings into the ledger."""
+        return [*self.carried, *self.blocks]
+
     def drop_blocks(self, why: str) -> None:
         """Let the request go out as it came."""
         self.body, self.headers = self.arrival.body, accept_readable(outgoing(self.arrival.headers))
-        self.inserts, self.shown, self.blocks = [], [], []
+        self.inserts, self.shown, self.blocks, self.carried = [], [], [], []
         self.degraded.append(why)
 
     def lantern_headers(self) -> list[Header]:

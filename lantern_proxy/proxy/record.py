@@ -79,7 +79,7 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
             *_beside_summary(step, session, privacy),
             *(_turn(session, exchange.at, privacy) if config.restore.recipe == "lantern" else ()),
         ),
-        blocks=tuple(exchange.blocks), passed=tuple(exchange.passed), came_at=exchange.at,
+        blocks=tuple(exchange.entered), passed=tuple(exchange.passed), came_at=exchange.at,
     )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed
     )  # fmt: skip
     return Record(
         tenant=exchange.tenant, project=exchange.project, session=unkept_row(session), request=request, unkept=filed,
-        ids=tuple(filter(None, (session.family, session.id))), blocks=tuple(exchange.blocks),
+        ids=tuple(filter(None, (session.family, session.id))), blocks=tuple(exchange.entered),
     )  # fmt: skip
 
 

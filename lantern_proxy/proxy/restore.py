@@ -77,10 +77,10 @@ class Restoring:
     def strike(self, exchange: Exchange) -> None:
         """Take the blocks of this request back from the ledger: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
-        self._ledgers.strike(key, exchange.blocks)
+        self._ledgers.strike(key, exchange.entered)
         if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
             self._notes.note(key, refused=(model, len(exchange.plain), exchange.at))
-        if any(block.restored.kind == "loss" for block in exchange.blocks):
+        if any(block.restored.kind == "loss" for block in exchange.entered):
             self._notes.owe(key)
 
     def accept(self, exchange: Exchange) -> None:
@@ -106,16 +106,12 @@ class Restoring:
         elif self._ledgers.is_empty(key, new=new):
             return
         if self._notes.of(key).refuses(request.model, len(exchange.plain), exchange.at):
-            self.leave_out(exchange, request, step)
+            await self.leave_out(exchange, request, step)
             exchange.degraded.append("restore:length")
             return
         async with self._ledgers.of(key, new=new) as ledger:
             again = replay(ledger, request, step.verdict.kept, step.verdict.dressed)
-            carried = [
-                dataclasses.replace(block, request=exchange.id, created_at=exchange.at)
-                for block, _ in again
-                if all(block is not each for each in ledger)
-            ]
+            exchange.carried = _carried(again, ledger, exchange)
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
             if request.delta:
@@ -126,13 +122,14 @@ class Restoring:
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
-            exchange.blocks = [*carried, *exchange.blocks]
             if exchange.inserts:  # what is replayed stays, whatever became of the new
                 self._write_blocks(exchange)
-            ledger += exchange.blocks
+            ledger += exchange.entered
 
-    def leave_out(self, exchange: Exchange, request: Request, step: Step) -> None:
+    async def leave_out(self, exchange: Exchange, request: Request, step: Step) -> None:
         """Add nothing to this request, since its client wants it so; what it lacks is put back into the next one.
+
+        A block whose message reads otherwise by now is entered as one that rides in it so, for the next request.
 
         A question that is asked again, now with restores, gets its blocks then, though it is a retry.
         """
@@ -141,6 +138,11 @@ class Restoring:
             self._notes.owe(need.key)
         if need.asked_anew is not None:
             self._notes.note(need.key, turned_off=True)
+        new = step.event == "new"
+        if not self._ledgers.is_empty(need.key, new=new):
+            async with self._ledgers.of(need.key, new=new) as ledger:
+                again = replay(ledger, request, step.verdict.kept, step.verdict.dressed)
+                ledger += _carried(again, ledger, exchange)
 
     def _notice_forgotten(self) -> None:
         """Drop the ledgers in memory if another process has just forgotten something: that must not be replayed."""
@@ -369,6 +371,15 @@ class Restoring:
             return
         remember(self._warmed, key, main.position, most=_WARM_SESSIONS)
         self._writer.when_idle(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
+
+
+def _carried(again: Sequence[tuple[Block, Insert]], ledger: Sequence[Block], exchange: Exchange) -> list[Block]:
+    """Those replayed blocks that are not in the ledger as they go on now, as entries of this request."""
+    return [
+        dataclasses.replace(block, request=exchange.id, created_at=exchange.at)
+        for block, _ in again
+        if all(block is not each for each in ledger)
+    ]
 
 
 def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:
