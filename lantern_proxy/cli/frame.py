@@ -266,7 +266,13 @@ class Place(click.Path):
         super().__init__(path_type=Path, **rules)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(_whole(value, param, ctx), param, ctx)
+        value = _whole(value, param, ctx)
+        path = Path(os.fsdecode(value))
+        if not self.file_okay and path.is_file():
+            self.fail(f"{path} is a file; name a folder", param, ctx)
+        if not self.dir_okay and path.is_dir():
+            self.fail(f"{path} is a folder; name a file", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class NewFile(Place):
