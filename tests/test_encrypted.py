@@ -96,6 +96,27 @@ def test_the_proxy_serves_with_a_key_and_answers_with_a_wrong_one(tmp_path, monk
             assert told(ask(url, body(SECRET, f"I heard: {SECRET}", "and?")))["session"] == first["session"]
 
 
+@pytest.mark.parametrize("command", [["status"], ["sessions"], ["search", "xylophone"], ["doctor", "--offline"]])
+def test_commands_take_the_key_of_an_archive_from_a_variable(tmp_path, monkeypatch, command):
+    path = tmp_path / "lantern.db"
+    with Archive(path, key=KEY) as archive:
+        archive.write([record(0, SECRET)])
+    monkeypatch.setenv("ITS_KEY", KEY)
+    monkeypatch.setenv("CONFIGURED", OTHER_KEY)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "c.yaml").write_text("archive: {key_env: CONFIGURED}\n")
+
+    def run(*more: str) -> str:
+        given = [*command, "--json", "--config", str(tmp_path / "c.yaml"), "--archive", str(path), *more]
+        return CliRunner().invoke(cli.cli, given).output
+
+    assert "the key is not its own" in run()
+    assert "--archive-key-env" in run()
+    assert MINE in run("--archive-key-env", "ITS_KEY") or command[0] == "doctor"
+    assert "the key is not its own" not in run("--archive-key-env", "ITS_KEY")
+    assert "archive.key_env NOTHING holds no key" in run("--archive-key-env", "NOTHING")
+
+
 def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):
     path = tmp_path / "lantern.db"
     with Archive(path) as archive:

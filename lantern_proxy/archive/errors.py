@@ -44,7 +44,8 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
     (
         "SQLITE_NOTADB",
         "is not a lantern archive, or the key is not its own",
-        "check archive.path, and archive.key_env or key_file if it is encrypted (the file was not touched)",
+        "check archive.path, and if it is encrypted its key: archive.key_env or key_file, or --archive-key-env "
+        "(the file was not touched)",
         False,
     ),
     ("SQLITE_CORRUPT", "is damaged", "stop lantern, then save what can be read: `lantern recover NEW.db`", False),

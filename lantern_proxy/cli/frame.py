@@ -141,11 +141,12 @@ def _message_of(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What --config, --archive and --json of a command say."""
+    """What --config, --archive, --archive-key-env and --json of a command say."""
 
     config: Path | None
     archive: Path | None
     as_json: bool
+    archive_key_env: str | None = None
 
     def load(self) -> "Config":
         """The settings: file < environment < command line. Raises ConfigError."""
@@ -156,6 +157,9 @@ class Settings:
         config = load(self.config, os.environ)
         if self.archive:
             config = replace(config, archive=replace(config.archive, path=self.archive))
+        if self.archive_key_env:
+            with_key = replace(config.archive, key_env=self.archive_key_env, key_file="")
+            config = replace(config, archive=with_key)
         return config
 
     def file(self) -> "ArchiveConfig":
@@ -318,12 +322,15 @@ FILE, FOLDER, NEW_FILE, NAME = Place(dir_okay=False), Place(file_okay=False), Ne
 _CONFIG = click.option("--config", type=FILE, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml.")
 _SHUT_TOO = Place(dir_okay=False, readable=False)  # who opens it says more of what may not be read
 _ARCHIVE = click.option("--archive", type=_SHUT_TOO, help="The archive, instead of the configured one (./lantern.db).")
+_ARCHIVE_KEY = click.option(
+    "--archive-key-env", type=NAME, help="Variable with the key of an encrypted archive, instead of the configured one."
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
 def settled(command: Command) -> Command:
-    """Give a command --config, --archive and --json, and hand them to it as one Settings."""
-    return _CONFIG(_ARCHIVE(_JSON(_taking_settings(command))))
+    """Give a command --config, --archive, --archive-key-env and --json, and hand them to it as one Settings."""
+    return _CONFIG(_ARCHIVE(_ARCHIVE_KEY(_JSON(_taking_settings(command)))))
 
 
 def configured(command: Command) -> Command:
@@ -335,8 +342,14 @@ def _taking_settings(command: Command) -> Command:
     from functools import wraps
 
     @wraps(command)
-    def run(config: Path | None, as_json: bool, archive: Path | None = None, **others: Any) -> Any:
-        return command(Settings(config, archive, as_json), **others)
+    def run(
+        config: Path | None,
+        as_json: bool,
+        archive: Path | None = None,
+        archive_key_env: str | None = None,
+        **others: Any,
+    ) -> Any:
+        return command(Settings(config, archive, as_json, archive_key_env), **others)
 
     return run  # type: ignore[return-value]
 
