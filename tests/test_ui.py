@@ -1,5 +1,6 @@
 """The page in a real headless Chromium: what a newcomer does with it, what hostile text does to it, who can use it."""
 
+import itertools
 import shutil
 import time
 
@@ -347,6 +348,38 @@ def test_nothing_is_wider_than_the_screen(chrome, url, talk, hostile, width):
             assert wide <= 0, f"{path} is {wide} pixels too wide"
     finally:
         chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@browser_only
+def test_a_phone_shows_what_was_asked_and_no_label_upon_another(chrome, url, talk):
+    size = {"width": 375, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        show(chrome, url)
+        asked = chrome.find_element(By.CSS_SELECTOR, "section[aria-labelledby=latest] td.clip a")
+        assert asked.size["width"] >= 180
+        show(chrome, url, f"sessions/{talk['session']}")
+        spots = chrome.execute_script(
+            "return [...document.querySelectorAll('.chart text')].map((one) => one.getBoundingClientRect().toJSON())"
+        )
+        lowest = max(spot["bottom"] for spot in spots)
+        below = sorted((spot for spot in spots if spot["bottom"] > lowest - 2), key=lambda spot: spot["left"])
+        assert all(left["right"] <= right["left"] for left, right in itertools.pairwise(below))
+        events = chrome.find_element(By.CSS_SELECTOR, "section[aria-labelledby=events] .scroll")
+        assert chrome.execute_script("return arguments[0].scrollWidth - arguments[0].clientWidth", events) <= 0
+    finally:
+        chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@browser_only
+def test_links_of_rankings_are_named_by_what_they_show(chrome, url, talk):
+    """WCAG 2.5.3: who says what stands there means that link."""
+    show(chrome, url, f"requests/{talk['request']}")
+    links = until(chrome, "[...document.querySelectorAll('.columns a')]")
+    for link in links:
+        seen = link.find_elements(By.CSS_SELECTOR, "span:not(.hidden, [aria-hidden])")
+        assert all(part.get_attribute("textContent") in link.accessible_name for part in seen)
+    assert "Rank 1 of " in links[0].accessible_name
 
 
 @browser_only

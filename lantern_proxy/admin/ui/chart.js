@@ -79,6 +79,13 @@ export function stepWords(step, at, from) {
 }
 
 /** The timeline. open(step): what a click or Enter does. */
+/** How the first and the last time read below a chart so wide: one day is named once, and its hour only where there is room. */
+function ends(first, last, width) {
+  const [from, until] = [date(first), date(last)].map((text) => text.split(", "));
+  if (from[0] === until[0]) return [from.join(", "), until[1] || ""];
+  return width < 360 ? [from[0], until[0]] : [from.join(", "), until.join(", ")];
+}
+
 export function timeline(steps, bridges, open) {
   const top = 96, height = 300, base = height - 26, groups = bridgesOf(steps, bridges);
   let cursor = null, show = () => {};
@@ -88,6 +95,7 @@ export function timeline(steps, bridges, open) {
   const words = `Size of ${plural(steps.length, "request")} over time, ${plural(losses.length, "compaction")}, ${plural(bridges.length, "passage")} restored.`;
 
   const draw = (width) => {
+    const [from, until] = steps.length ? ends(steps[0].at, steps.at(-1).at, width) : ["", ""];
     const room = width - PAD.left - PAD.right;
     const x = (at) => PAD.left + (steps.length > 1 ? (at / (steps.length - 1)) * room : room / 2);
     const y = (size) => base - (size / most) * (base - top - 8);
@@ -112,7 +120,7 @@ export function timeline(steps, bridges, open) {
       s("path", { class: "area", d: `M${x(0)} ${base}L${points.join("L")}L${x(steps.length - 1)} ${base}Z` }), s("path", { class: "line", d: `M${points.join("L")}` }),
       steps.length === 1 && s("circle", { class: "here", cx: x(0), cy: y(steps[0].size), r: 4 }),
       arcs, feet, cliffs, line, here,
-      s("text", { x: PAD.left, y: height - 6 }, steps.length ? date(steps[0].at) : ""), steps.length > 1 && s("text", { x: width - PAD.right, y: height - 6, "text-anchor": "end" }, date(steps.at(-1).at)));
+      s("text", { x: PAD.left, y: height - 6 }, from), steps.length > 1 && s("text", { x: width - PAD.right, y: height - 6, "text-anchor": "end" }, until));
     show = (at) => {
       cursor = Math.max(0, Math.min(steps.length - 1, at));
       for (const [name, value] of [["x1", x(cursor)], ["x2", x(cursor)], ["visibility", "visible"]]) line.setAttribute(name, value);

@@ -26,11 +26,11 @@ function joined(all) {
 }
 
 export const requestRow = (row, fresh = false) => h("tr", { class: fresh ? "fresh" : null },
-  h("td", { class: "wideonly" }, when(row.at)), h("td", {}, eventTag(row.event)),
-  h("td", { class: "clip" }, link(`requests/${part(row.id)}`, row.query || row.model || row.id)),
+  h("td", { class: "wideonly" }, when(row.at)), h("td", { class: "wideonly" }, eventTag(row.event)),
+  h("td", { class: "clip" }, link(`requests/${part(row.id)}`, row.query || row.model || row.id), h("span", { class: "narrowonly small muted" }, eventTag(row.event), " ", when(row.at))),
   h("td", { class: "r" }, row.restored ? h("span", { class: "tag back" }, `${row.restored} restored`) : "–"),
   h("td", { class: "r wideonly" }, ms(row.ms)));
-export const REQUEST_HEADS = [["When", "wideonly"], ["What"], ["Asked"], ["Came back", "r"], ["In Lantern", "r wideonly"]];
+export const REQUEST_HEADS = [["When", "wideonly"], ["What", "wideonly"], ["Asked"], ["Came back", "r"], ["In Lantern", "r wideonly"]];
 
 const cell = (name, value, note) => h("div", { class: "card" }, h("dt", {}, name), h("dd", {}, value), note && h("dd", { class: "note" }, note));
 

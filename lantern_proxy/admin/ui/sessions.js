@@ -81,8 +81,8 @@ export async function session({ path, asked, live, again }) {
   const events = found.steps.flatMap((step, at) => (LOSSES.includes(step.event) || found.bridges.some((bridge) => bridge.request === step.id) ? [[step, at]] : []));
   const rows = events.slice(-200).reverse().map(([step, at]) => {
     const brought = found.bridges.filter((bridge) => bridge.request === step.id);
-    return h("tr", {}, h("td", {}, link(`requests/${part(step.id)}`, `Request ${at + 1}`)), h("td", {}, eventTag(step.event)), h("td", {}, when(step.at)),
-      h("td", { class: "r" }, LOSSES.includes(step.event) && step.gone ? `${plural(step.gone, "message")}, ${bytes(step.lost)}` : "–"), h("td", { class: "r" }, brought.length ? h("span", { class: "tag back" }, `↩ ${plural(brought.length, "passage")}`) : "–"), h("td", { class: "r wideonly" }, count(step.chars)), h("td", { class: "r wideonly" }, ms(step.ms)));
+    return h("tr", {}, h("td", {}, link(`requests/${part(step.id)}`, `Request ${at + 1}`), h("span", { class: "narrowonly small muted" }, " ", eventTag(step.event), " ", when(step.at))), h("td", { class: "wideonly" }, eventTag(step.event)), h("td", { class: "wideonly" }, when(step.at)),
+      h("td", { class: "r wideonly" }, LOSSES.includes(step.event) && step.gone ? `${plural(step.gone, "message")}, ${bytes(step.lost)}` : "–"), h("td", { class: "r" }, brought.length ? h("span", { class: "tag back" }, `↩ ${plural(brought.length, "passage")}`) : "–"), h("td", { class: "r wideonly" }, count(step.chars)), h("td", { class: "r wideonly" }, ms(step.ms)));
   });
   let soon = null;
   live((kind, told) => { if (told.session === id) soon ??= setTimeout(again, 1500); });
@@ -93,7 +93,7 @@ export async function session({ path, asked, live, again }) {
     h("div", { class: "head" }, h("h1", { tabindex: -1 }, titleOf(found)), h("div", { class: "row" }, h("button", { type: "button", class: "small", onclick: gone(() => dialogs.prune(found)) }, "Prune …"), h("button", { type: "button", class: "small bad", onclick: gone(() => dialogs.forget(found)) }, "Forget …"))),
     h("p", { class: "lede" }, `${plural(found.messages, "message")}, ${plural(found.requests, "request")}, ${plural(found.losses, "compaction")}, ${plural(found.blocks, "restored block")}. Begun ${date(found.created_at)}, last seen ${date(found.last_seen_at)}.${found.parent ? " It branched from " : ""}`, found.parent && link(`sessions/${part(found.parent)}`, found.parent)),
     h("section", { class: "panel", "aria-labelledby": "timeline" }, h("h2", { id: "timeline" }, "Timeline"), steps.length ? [timeline(steps, found.bridges, open), timelineLegend()] : h("p", { class: "muted" }, "No request is known of this session."), found.requests > found.steps.length && h("p", { class: "muted small" }, `The newest ${full(found.steps.length)} of ${full(found.requests)} requests.`)),
-    rows.length > 0 && h("section", { class: "panel", "aria-labelledby": "events" }, h("h2", { id: "events" }, "Compactions and restores"), table("Compactions and restores", [["Request"], ["What"], ["When"], ["Left out", "r"], ["Came back", "r"], ["Chars added", "r wideonly"], ["In Lantern", "r wideonly"]], rows)),
+    rows.length > 0 && h("section", { class: "panel", "aria-labelledby": "events" }, h("h2", { id: "events" }, "Compactions and restores"), table("Compactions and restores", [["Request"], ["What", "wideonly"], ["When", "wideonly"], ["Left out", "r wideonly"], ["Came back", "r"], ["Chars added", "r wideonly"], ["In Lantern", "r wideonly"]], rows)),
     messages(id, found.messages, first),
   ];
 }

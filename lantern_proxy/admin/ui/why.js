@@ -7,6 +7,8 @@ const FIRST = 12;
 /** The id of its card: a passage may stand in one block and be left out of the other. */
 const where = (one) => (one.reason ? `left-${one.kind}-${one.passage.id}` : `passage-${one.passage.id}`);
 const REFUSED = new Set(["verdict", "untrusted", "superseded", "confidence", "left"]);
+/** For those who listen: it stands between what is seen. */
+const said = (words) => h("span", { class: "hidden" }, words);
 const fact = (name, ...value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
 
 /** One column a signal: the same passages, each time in that signal's order; what was left out stands among them. */
@@ -22,9 +24,10 @@ function rankings(placed, left = []) {
     const items = rows.map((one, at) => {
       const bar = h("i", {});
       bar.style.width = `${score(one) === 0 ? 0 : Math.max(2, (100 * (score(one) - low)) / (most - low))}%`;
-      const made = h("a", { href: `#${where(one)}`, "data-passage": one.passage.id, title: one.text.slice(0, 200), class: one.out && "leftout", "aria-label": `Rank ${at + 1} of ${rows.length}: ${one.out ? `left out, ${one.why}` : `passage at place ${one.rank}`}, score ${score(one).toFixed(3)}`,
+      const made = h("a", { href: `#${where(one)}`, "data-passage": one.passage.id, title: one.text.slice(0, 200), class: one.out && "leftout",
         onclick: (event) => { event.preventDefault(); const card = document.getElementById(where(one)), folded = card.closest("details"); if (folded) folded.open = true; card.scrollIntoView({ block: "center" }); card.querySelector("a, button").focus(); } },
-        h("span", { class: "muted" }, `${at + 1}`), h("span", {}, one.out ? "out" : `№ ${one.rank}`), h("span", { class: "meter", "aria-hidden": "true" }, bar), h("span", { class: "num" }, score(one).toFixed(2)));
+        said("Rank "), h("span", { class: "muted" }, `${at + 1}`), said(` of ${rows.length}: ${one.out ? "left " : "passage "}`), h("span", {}, one.out ? "out" : `№ ${one.rank}`),
+        one.out && said(`, ${one.why}`), h("span", { class: "meter", "aria-hidden": "true" }, bar), said(", score "), h("span", { class: "num" }, score(one).toFixed(2)));
       links.push(made);
       return h("li", { hidden: at >= FIRST }, made);
     });
