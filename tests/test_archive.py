@@ -662,6 +662,7 @@ def test_a_folder_that_may_not_be_written_is_refused_for_writing_and_read_all_th
         code = """
             import os, sqlite_vec
             from lantern_proxy.archive import Archive, ArchiveError
+            Archive(sys.argv[1], read_only=True).close()  # imports what a root's own Python keeps from nobody
             os.setuid(65534)  # nobody
             try:
                 Archive(sys.argv[1])
