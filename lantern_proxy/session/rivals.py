@@ -6,11 +6,13 @@ since the one must not get what the other said.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
-from itertools import dropwhile, islice, takewhile
+from itertools import dropwhile, islice, pairwise, takewhile
+
+from msgspec.structs import replace
 
 from lantern_proxy.history.former import states_of
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
-from lantern_proxy.history.record import Session, before_answer, goes_on, items_of, spoken
+from lantern_proxy.history.record import Session, goes_on, items_of, spoken
 from lantern_proxy.history.same import changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth
@@ -46,6 +48,10 @@ from lantern_proxy.turn import Message, Request, plain
 
 FIRST = 8
 """How many messages at the beginning of a request are looked at for a summary."""
+_FEW = 3
+"""A window of so many messages, up to its last answer, may be that of a chat which ended so before an aside."""
+_ASIDES = 2
+"""How many exchanges at the end of a head may have been asides: an app asks who speaks next, or for a summary."""
 
 
 def rivals_of(known: Known, session: Session, others: Collection[Session], request: Request) -> list[Session]:
@@ -125,9 +131,9 @@ def under_prompt(known: Known, sessions: Sequence[Session], request: Request) ->
     varies = any(shows_system_of(s, request) for s in islice(varied, CANDIDATES))
 
     def may_have(s: Session) -> bool:
-        is_young = s.opening.issuperset(i.print for i in items_of(e.message for e in before_answer(s)))
-        young = varies and is_young and shows_system_of(s, request)
-        return s.system == system or len(s.system_keys) > 1 or young or _holds_summary(known, s, system)
+        extends = s.system in system or system in s.system
+        of_class = (varies or extends) and shows_system_of(s, request)
+        return s.system == system or len(s.system_keys) > 1 or of_class or _holds_summary(known, s, system)
 
     return [*filter(may_have, sessions)]
 
@@ -258,7 +264,8 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         end -= 1
         got = _got(known, messages[end], request) if messages[end].role == "assistant" else []
     shown, asked = said_of(messages[: end + 1]), said_of(messages)
-    got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in states_of(s))]
+    states = states_of if len(shown) > _FEW else _before_asides
+    got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in states(s))]
     if not got:
         return False
     told, ids = {m.print for m in shown if m.role == "user"}, ids_in(request)
@@ -267,7 +274,8 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         """Does it end in some of that? And how well it fits, the best is the largest."""
         left, said = _without_summary(known, s, shown, asked)
         is_told = is_summed_up(known, s, request)
-        lacks, ends = max(_place_in(state, left, said, is_told) for state in states_of(s))
+        found = (states_of if s is session else states)(s)
+        lacks, ends = max(_place_in(state, left, said, is_told) for state in found)
         held = len(told.intersection(prints_of(e.message for e in s.head)))
         return ends, (lacks, ends, is_told, held_ids(known, s, ids), s.family in weak, held)
 
@@ -275,6 +283,14 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
     ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
     alike = [s for s, fit in ranks if fit == own]
     return any(fit > own for _, fit in ranks) or under_prompt(known, [session, *alike], request) != [session]
+
+
+def _before_asides(session: Session) -> list[Session]:
+    """The states in which a request may go on with a session, and as it was before its last exchanges."""
+    head = session.head
+    pairs = enumerate(pairwise(e.message.role for e in head), start=1)
+    ends = [at for at, (role, then) in pairs if role == "assistant" != then]
+    return [*states_of(session), *(replace(session, head=head[:at]) for at in ends[-_ASIDES:])]
 
 
 def _got(known: Known, answer: Message, request: Request) -> list[Session]:
