@@ -7,10 +7,19 @@ from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
-from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of, is_greeting, numbers_of
+from lantern_proxy.session.known import (
+    PROBE_CHARS,
+    Known,
+    heard,
+    holders_of,
+    ids_of,
+    is_greeting,
+    is_said_once,
+    numbers_of,
+)
 from lantern_proxy.session.script import is_own
 from lantern_proxy.session.shown import end_of_shown, prints_of, said_of, shown_and_asked
-from lantern_proxy.turn import Message, Request, plain
+from lantern_proxy.turn import Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _LOOKED_AT = 32
@@ -24,7 +33,8 @@ than the text did is somebody else's."""
 
 def is_passing(known: Known, session: Session, request: Request) -> bool:
     """Does a request share no more with a conversation than bots say to many: one phrase, or less than it shows of
-    others, and neither its last answer, unless something else was asked before it, nor its summary?"""
+    others, or no more than others hold as well while it shows what this one does not; and neither its last answer,
+    unless something else was asked before it, nor its summary?"""
     shown = [m for m in spoken(request.messages[: end_of_shown(request.messages)]) if m.print]
     items, numbers = [i for m in shown for i in m.items], numbers_of(shown)
     if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i, numbers)):
@@ -46,8 +56,21 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
         return False  # its summary, in parts perhaps
     prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     last_shown = shown[-_LOOKED_AT:]
-    held = sum(_was_said(known, session, said, prints, m) for m in last_shown)
-    return held < 2 or 2 * held <= len(last_shown)
+    held = [m for m in last_shown if _was_said(known, session, said, prints, m)]
+    if len(held) < 2 or 2 * len(held) <= len(last_shown):
+        return True
+    return len(held) < len(last_shown) and not any(_is_said_here(known, session, m) for m in held)
+
+
+def _is_said_here(known: Known, session: Session, message: Message) -> bool:
+    """Does a message hold a call, or a text of more than a word or two that was said in this conversation alone?"""
+
+    def is_ones(i: Item) -> bool:
+        text = plain(i.text)
+        is_telling = breadth(text) >= PROBE_CHARS
+        return is_telling and holders_of(known, heard(known, i.print)) <= {session.id} and is_said_once(known, text)
+
+    return any(i.kind != "text" or is_ones(i) for i in message.items)
 
 
 def _passed_last(known: Known, session: Session) -> list[str]:
