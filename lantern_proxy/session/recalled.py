@@ -18,11 +18,11 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
     ids: what the upstream called its answers, and other names of the session
 
     Which messages its upstream produced and which opened it is told by when they were filed: those of one request, or
-    of one answer, at one time. Of a conversation that no upstream is known to have answered (an import) what an
-    assistant said counts as produced, and what came before that as opening.
+    of one answer, at one time; of an import each at its own, so that what an assistant said counts as produced there,
+    and what came before that as opening.
     """
     names = frozenset(ids) - {row.id, row.family}
-    groups = _at_once(filed) if names else [(f,) for f in filed]
+    groups = _at_once(filed)
     entries = {f.key: Entry(f.key, f.message, _is_answer(some)) for some in groups for f in some}
     whole = _with_all(row, filed, entries, head)
     whole = replace(whole, opening=_opening(groups, head))
@@ -74,15 +74,15 @@ def _opening(groups: Iterable[Sequence[Filed]], head: Head) -> frozenset[bytes]:
 
 
 def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
-    """What was filed of each request and of each answer, in order of position. But for side calls, which may read over
-    what was said, requests hardly ever end in an answer: what was filed at once and does so is one, or was imported, as
-    what has no time was. There each is by itself. A request may seem to end in a call: where a client looks something
-    up again, the result may be filed already."""
-    groups = (tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at))
+    """What was filed of each request and of each answer, in order of position. Requests hardly ever end in an answer,
+    but for those that have something made of what was said, side calls above all: what was filed at once and does so is
+    one where an answer came next. Otherwise it was imported, as what has no time was. There each is by itself. A
+    request may seem to end in a call: where a client looks something up again, the result may be filed already."""
+    groups = [tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at)]
     found = list[tuple[Filed, ...]]()
-    for some in groups:
+    for some, then in zip(groups, [*groups[1:], ()], strict=True):
         last = some[-1].message
-        is_read = some[0].side and any(f.message.role != "assistant" for f in some)
+        is_read = (some[0].side or bool(then and _is_answer(then))) and not _is_answer(some)
         apart = (last.role == "assistant" and not last.calls and not is_read) or not some[0].created_at
         found += [(f,) for f in some] if apart else [some]
     return found
