@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from lantern_proxy.history.dress import is_asked_with, says_same
-from lantern_proxy.history.forms import is_others, shows_system_of
+from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, shared_front
@@ -65,10 +65,17 @@ def continued(known: Known, request: Request) -> Session | None:
             continue
         alive = [known.sessions[sid] for sid in holders if known.sessions[sid].api == request.api]
         alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
+        alive = [s for s in alive if not _is_bare_window(s) or s.system == system_text(request)]
         same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:
             return _likeliest(known, same or alive, request)
     return None
+
+
+def _is_bare_window(session: Session) -> bool:
+    """Does a head begin in the middle of a conversation, and say a word or two each time? Any other may come to it."""
+    said = spoken(e.message for e in session.head)
+    return bool(said) and said[0].role == "assistant" and all(breadth(plain(m.text)) < PROBE_CHARS for m in said)
 
 
 def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
@@ -288,9 +295,10 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     """Nothing that the session's model said stands in the request: do the texts of its user alone make it the
     session's?
 
-    One text may be asked by many: it counts only where it still waits for an answer, or the request begins like the
-    session. Two texts count: their client keeps what its user said. None count under another system prompt. Where some
-    was lost, a summary and a question that may be told of others, too, do not count, unless its model wrote it.
+    One text may be asked by many: it counts only where it still waits for an answer and does not stand alone, or the
+    request begins like the session. Two texts count: their client keeps what its user said. None count under another
+    system prompt. Where some was lost, a summary and a question that may be told of others, too, do not count, unless
+    its model wrote it.
 
     asked: fingerprints of texts in the request that only this session's user said
     """
@@ -307,7 +315,8 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     if not all(part <= most for part in parts) or _begins_like(known, session, request):
         return True
     waits = not (session.answered or known.in_flight.get(session.id))
-    return waits and _is_all_of(session.head[-1].message, asked)
+    is_alone = len(spoken(request.messages)) == 1  # with it another may begin, and nothing shows what was before
+    return waits and not is_alone and _is_all_of(session.head[-1].message, asked)
 
 
 def _is_made_for(known: Known, session: Session, text: str, request: Request) -> bool:
