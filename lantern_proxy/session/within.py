@@ -56,6 +56,12 @@ class _Read:
         return whole_of("\n".join(self.texts))
 
     @cached_property
+    def quoting(self) -> str | Whole:
+        """The texts without those that stood alone as a system prompt: orders that were a user's elsewhere."""
+        orders = system_text(self.request)
+        return whole_of("\n".join(text for text in self.texts if text != orders))
+
+    @cached_property
     def first(self) -> str | Whole:
         """The first message in which somebody speaks, without system prompts."""
         return whole_of(plain(spoken(self.request.messages)[0].text))
@@ -75,8 +81,8 @@ def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> 
         found = _by_texts_of(known, session, read, now)
         if found and found.why != PASTED:
             return found
-        if found and _quotes_own(known, session, read.whole):
-            return replace(found, session=_quoted_of(known, session, candidates, read.whole))
+        if found and _quotes_own(known, session, read.quoting):
+            return replace(found, session=_quoted_of(known, session, candidates, read.quoting))
         shared = shared or found
     if shared:  # of phrases that were said in several
         return Link(side=True, why=PASTED)
