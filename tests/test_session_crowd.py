@@ -7,8 +7,11 @@ from crowd import VIEWS, draw, play, total
 import lantern_proxy.session
 
 BOTS = (*range(150), 4531)
-PROGRAMS = {False: (101, *range(150, 210)), True: range(195, 215)}
-"""Without restarts and with them."""
+PROGRAMS = {
+    False: (101, *range(150, 210), 65458, 66060, 66176, 66783, 66835, 68096, 68700, 68828, 70137, 70871),
+    True: (*range(195, 215), 60018, 61441, 61606, 61750, 62303, 63813, 63979, 63991),
+}
+"""Without restarts and with them; those above 60000 showed strangers once."""
 
 
 @pytest.mark.parametrize("restarts", [False, True])
