@@ -204,6 +204,18 @@ def test_workers_end_when_their_parent_is_killed(upstream, tmp_path):
 
 
 @linux
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_an_interrupt_ends_it_also_where_a_shell_started_it_in_the_background(upstream, tmp_path, processes):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `lantern serve &` of a script has it
+    try:
+        with process(config_for(upstream, tmp_path), "--workers", processes) as (serve, url):
+            assert health(url)["status"] == "ok"
+            serve.send_signal(signal.SIGINT)
+            assert serve.wait(30) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_worker_that_cannot_start_again_ends_the_server_with_its_reason(upstream, tmp_path):
     config = config_for(upstream, tmp_path)
     with process(config, "--workers", "2") as (serve, url):

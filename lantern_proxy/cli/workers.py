@@ -50,6 +50,7 @@ def supervise(config: Config, listener: socket.socket, banner: Callable[[], None
     inner = [socket.create_server(("127.0.0.1", 0), backlog=2048) for _ in range(config.server.workers)]
     ports, secret = tuple(each.getsockname()[1] for each in inner), secrets.token_hex(16)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts with `&`
     cli_process.on_hangup(lambda: sys.exit(0))
 
     def start(number: int, failures: int = 0) -> _Worker:
