@@ -47,6 +47,7 @@ REMEDIES = {
     "answer:too_large": "none is needed: the text of the answer is archived with the client's next request",
     "request:too_large": "raise access.max_body_mb",
     "dense:warming": "wait half a minute after the first start",
+    "request:encoding": "have the client send its bodies as they are, or packed by gzip, deflate or zstd",
     "dense:no-vectors": "see sqlite above",
     "dense:": "see the embedder above",
     "late:failed": "see the archive above; `lantern reindex --vectors` makes the vectors anew",

@@ -36,7 +36,15 @@ from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
 from lantern_proxy.wire import Protocol, protocol_of, read_answer, read_request, reread, spoken_beside
 from lantern_proxy.wire.headers import brief, identity, telling
-from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing
+from lantern_proxy.wire.http import (
+    MAX_DECODED_BYTES,
+    Arrival,
+    EncodingError,
+    TooLarge,
+    accept_readable,
+    decoded,
+    outgoing,
+)  # fmt: skip
 from lantern_proxy.wire.json import WireError
 
 if TYPE_CHECKING:
@@ -177,6 +185,9 @@ class Proxy:
             exchange.plain, (exchange.wire, request) = await unpacking
         except TooLarge:
             exchange.degraded.append("request:too_large")
+            raise
+        except EncodingError:
+            exchange.degraded.append("request:encoding")
             raise
         return request
 

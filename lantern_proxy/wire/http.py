@@ -38,6 +38,10 @@ READABLE_ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 _DIGESTS = frozenset({b"content-digest", b"content-md5", b"digest", b"repr-digest", b"x-amz-content-sha256"})
 
 
+class EncodingError(WireError):
+    """A body whose content-encoding is not known, or that is not what this says."""
+
+
 class TooLarge(WireError):
     """A compressed body that grows beyond what may be read of it."""
 
@@ -162,14 +166,14 @@ def _readable(asked: bytes) -> bytes:
 
 
 def decoded(body: bytes, encoding: str, *, whole: bool = True, most_bytes: int = MAX_DECODED_BYTES) -> bytes:
-    """`body` without its content-encoding. WireError for one that is not known or broken, TooLarge for one that grows
-    beyond `most_bytes`.
+    """`body` without its content-encoding. EncodingError for one that is not known or broken, TooLarge for one that
+    grows beyond `most_bytes`.
 
     whole: False reads what came of a body that broke off
     """
     names = [part.strip().lower() for part in encoding.split(",") if part.strip()]
     if len(names) > _MOST_CODINGS:
-        raise WireError(f"content-encoding names {len(names)} codings; a body has {_MOST_CODINGS} at most")
+        raise EncodingError(f"content-encoding names {len(names)} codings; a body has {_MOST_CODINGS} at most")
     for name in reversed(names):
         body = _decode(body, name, whole, most_bytes)
     return body
@@ -187,7 +191,7 @@ def _decode(body: bytes, name: str, whole: bool, most_bytes: int) -> bytes:
 
         fresh = zstandard.ZstdDecompressor().decompressobj
         return _unpacked(fresh, zstandard.ZstdError, body, name, whole, most_bytes)
-    raise WireError(f"content-encoding {name} is not known")
+    raise EncodingError(f"content-encoding {name} is not known")
 
 
 def _unpacked(
@@ -205,14 +209,14 @@ def _unpacked(
         try:
             plain += reader.decompress(body[at : at + step])
         except failure as error:
-            raise WireError(f"content-encoding {name}: {error}") from error
+            raise EncodingError(f"content-encoding {name}: {error}") from error
         at = min(at + step, len(body))
         if len(plain) > most_bytes:
             raise TooLarge(f"a {name} body of more than {most_bytes} bytes")
         if reader.eof:
             at, reader = at - len(reader.unused_data), None
     if whole and reader is not None:
-        raise WireError(f"a {name} body that breaks off")
+        raise EncodingError(f"a {name} body that breaks off")
     return bytes(plain)
 
 
