@@ -10,6 +10,7 @@ is mapped to does, or what the client sent besides, or nothing.
 
 import hashlib
 import ipaddress
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from lantern_proxy.access_keys import Keyring, KeysError, ProxyKey, keys_file
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.wire.http import CREDENTIALS, Arrival, Header, answer_json, failure, is_anthropics
+
+log = logging.getLogger("lantern.access")
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 _NOT_ASKING = frozenset({b"x-lantern-key", *CREDENTIALS, b"transfer-encoding"})
@@ -84,6 +87,7 @@ class AccessControl:
             try:
                 swap(arrival, key, presented)
             except KeysError as error:
+                log.warning("%s; %s %s gets 502", error, arrival.method, arrival.path)
                 return Refusal(502, "api_error", str(error))
         if self._rate.per_minute:
             wait_s = self._rate.wait(key.name if key else arrival.credential() or caller, time.monotonic())

@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -50,8 +50,18 @@ class ProxyKey:
     def secret_for(self, provider: str) -> str | None:
         """The upstream key, read now; None when none is mapped. KeysError when what is mapped is not there."""
         source = self.upstream.get(provider) or self.upstream.get("any")
-        if source is None:
-            return None
+        return None if source is None else self._secret_in(source)
+
+    def lacking(self, kinds: Container[str]) -> Iterator[str]:
+        """Why requests with this key are refused: what it is mapped to, and is not there now. kinds: env, file"""
+        for source in dict.fromkeys(self.upstream.values()):
+            if source.partition(":")[0] in kinds:
+                try:
+                    self._secret_in(source)
+                except KeysError as error:
+                    yield str(error)
+
+    def _secret_in(self, source: str) -> str:
         kind, _, place = source.partition(":")
         try:
             secret = os.environ.get(place, "") if kind == "env" else Path(place).read_text("utf-8").strip()
@@ -59,7 +69,8 @@ class ProxyKey:
             secret = ""
         if not secret:
             named = "environment variable" if kind == "env" else "file"
-            raise KeysError(f"proxy key {self.name} takes its upstream key from {named} {place}, which has none")
+            told = f"proxy key {self.name} takes its upstream key from {named} {place}, which has none"
+            raise KeysError(f"{told}; put it there, where `lantern serve` runs")
         return secret
 
 
@@ -67,6 +78,20 @@ def keys_file(config: Config) -> Path:
     """Where the keys of this deployment are kept."""
     named = config.access.keys_file
     return Path(named).expanduser() if named else Path(f"{config.archive.path}.keys")
+
+
+def closed_to_all(config: Config) -> str:
+    """Why nobody can come in: a proxy key is asked for, and there is none that holds. "" where somebody can."""
+    keyring = Keyring(keys_file(config))
+    if len(keyring) or not (keyring.is_used or config.access.keys == "required") or config.access.keys == "off":
+        return ""
+    return f"a proxy key is asked for, and {keyring.path} holds none: every request is refused; `lantern keys add NAME`"
+
+
+def closed_to_some(config: Config, kinds: Container[str]) -> list[str]:
+    """What keys that hold are mapped to, and is not there now, so that their holders are refused. kinds: env, file"""
+    keys = [] if config.access.keys == "off" else Keyring(keys_file(config)).all()
+    return [told for key in keys if not key.revoked_at for told in key.lacking(kinds)]
 
 
 class Keyring:

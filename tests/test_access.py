@@ -19,7 +19,7 @@ import certifi
 import httpx
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, ask, body, config_for, http, say, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, process, say, serving, told, wait_for
 
 from lantern_proxy.access import Rate, climbs, reachable_from_elsewhere, refuse_open_access
 from lantern_proxy.access_admin import AdminAccess
@@ -201,6 +201,20 @@ def test_the_upstreams_keys_differ_by_provider_and_may_be_files(tmp_path, monkey
             answer = ask(url, body("hi"), key=lost)
             assert (answer.status_code, "NOT_SET_ANYWHERE" in answer.text) == (502, True)
             assert lost not in answer.text
+
+
+def test_an_upstream_key_that_is_not_there_is_told_at_the_start_and_with_each_request_it_costs(tmp_path):
+    with keyed(tmp_path) as (config, _, ring):
+        lost = ring.add("b", upstream={"any": "env:NOT_SET_ANYWHERE"}, now=1.0)
+        gone = ring.add("c", upstream={"any": "env:NOT_SET_EITHER"}, now=1.0)
+        ring.revoke("c", now=2.0)
+        with process(config) as (serve, url):
+            ask(url, body("hi"), key=lost)
+            serve.terminate()
+            first, *others = [line for line in serve.communicate(timeout=30)[1].splitlines() if "WARNING" in line]
+    assert "proxy key b takes its upstream key from environment variable NOT_SET_ANYWHERE" in first
+    assert ["POST /v1/chat/completions gets 502" in line for line in others] == [True]
+    assert not any(secret in line for secret in (lost, gone) for line in (first, *others))
 
 
 def test_a_body_in_another_transfer_coding_than_chunks_is_refused(tmp_path):

@@ -1010,6 +1010,35 @@ def test_doctor_tells_what_serve_would_refuse_to_begin_with(lantern, settings, t
     assert told in lantern("serve", "--config", "l.yaml", code=2).stderr
 
 
+def test_doctor_and_keys_list_tell_that_nobody_can_come_in(lantern):
+    Path("l.yaml").write_text("access: {keys: required}")
+    there = ("--config", "l.yaml")
+
+    def of_keys(code):
+        found = rows(lantern("doctor", "--offline", "--json", *there, code=code))
+        return [(row["state"], row["remedy"]) for row in found if row["name"] == "keys"]
+
+    assert of_keys(1) == [("bad", "`lantern keys add NAME`")]
+    assert "lantern.db.keys holds none: every request is refused" in lantern("keys", "list", *there).stdout
+    lantern("keys", "add", "alice", *there)
+    assert of_keys(0) == []
+    lantern("keys", "revoke", "alice", *there)
+    assert of_keys(1) == [("bad", "`lantern keys add NAME`")]
+
+
+def test_doctor_tells_a_file_from_which_no_upstream_key_can_be_read(lantern):
+    lantern("keys", "add", "alice", "--upstream-key-file", "alice.key")
+    lantern("keys", "add", "bob", "--upstream-key-env", "NOT_SET_HERE")  # it may be where `lantern serve` runs
+
+    def of_keys():
+        return [row for row in rows(lantern("doctor", "--offline", "--json")) if row["name"] == "keys"]
+
+    (found,) = of_keys()
+    assert (found["state"], "proxy key alice" in found["detail"], bool(found["remedy"])) == ("warn", True, True)
+    Path("alice.key").write_text("sk-provider")
+    assert of_keys() == []
+
+
 def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listening, refusing() as closed_port:

@@ -11,12 +11,13 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from lantern_proxy.access_keys import KeysError
+from lantern_proxy.access_keys import KeysError, closed_to_all, closed_to_some
 from lantern_proxy.cli import process
 from lantern_proxy.cli.serve import check_start
 from lantern_proxy.config import Config, UpstreamConfig
@@ -46,14 +47,14 @@ REMEDIES = {
     "answer:encoding": "none is needed: the text of the answer is archived with the client's next request",
     "answer:too_large": "none is needed: the text of the answer is archived with the client's next request",
     "request:too_large": "raise access.max_body_mb",
-    "dense:warming": "wait half a minute after the first start",
     "request:encoding": "have the client send its bodies as they are, or packed by gzip, deflate or zstd",
+    "dense:warming": "wait half a minute after the first start",
     "dense:no-vectors": "see sqlite above",
     "dense:": "see the embedder above",
     "late:failed": "see the archive above; `lantern reindex --vectors` makes the vectors anew",
     "light:unusable": "see the reranker above, and the proxy's log",
     "rerank:": "see the reranker above, and the proxy's log",
-    "archive:slow": "see disk above; a disk that is always slow wants archive.synchronous: normal, or more hold_ms",
+    "archive:slow": "see disk above; where it is always slow, more hold_ms, and synchronous: normal (its default)",
     "archive:unavailable": "see the archive above, and the proxy's log",
 }
 """Reason of x-lantern-degraded, or the part of it up to its colon -> what helps against it."""
@@ -69,10 +70,17 @@ class Diagnosis:
     remedy: str = ""
 
 
+def _told(name: str, state: State, message: object) -> Diagnosis:
+    """What is wrong; and the way out, where the message has one behind its last semicolon."""
+    wrong, _, remedy = str(message).rpartition("; ")
+    return Diagnosis(name, state, wrong or remedy, remedy if wrong else "")
+
+
 def examine(file: Path | None, config: Config, *, offline: bool, deep: bool) -> Iterator[Diagnosis]:
     """All findings, from the machine up to the running proxy. deep: opens the archive for writing."""
     yield Diagnosis("python", "ok", f"{platform.python_version()} at {sys.executable}")
     yield from _config(file, config)
+    yield from _keys(config)
     yield _sqlite()
     yield _bm25()
     yield _embedder(config)
@@ -90,8 +98,16 @@ def _config(file: Path | None, config: Config) -> Iterator[Diagnosis]:
     try:
         check_start(config)
     except (ConfigError, KeysError) as error:
-        wrong, _, remedy = str(error).rpartition("; ")
-        yield Diagnosis("serve", "bad", wrong or remedy, remedy if wrong else "")
+        yield _told("serve", "bad", error)
+
+
+def _keys(config: Config) -> Iterator[Diagnosis]:
+    """Who cannot come in. Variables are left out: those of `lantern serve` are not seen from here."""
+    with suppress(KeysError):  # a file that cannot be read is told already
+        if nobody := closed_to_all(config):
+            yield _told("keys", "bad", nobody)
+        for some in closed_to_some(config, ("file",)):
+            yield _told("keys", "warn", some)
 
 
 def _sqlite() -> Diagnosis:
@@ -173,8 +189,7 @@ def _light(config: Config) -> Diagnosis:
     try:
         light = open_light(config.rerank.light)
     except LightError as error:
-        wrong, _, remedy = str(error).rpartition("; ")
-        return Diagnosis("reranker", "warn", f"rerank.light: {wrong}", remedy)
+        return _told("reranker", "warn", f"rerank.light: {error}")
     learned = next((model.embedder for model in light.models if model.embedder), "") if light else ""
     if learned not in ("", name_of(config.embed.model, adapted=config.embed.adapted)):
         wrong = f"rerank.light: {config.rerank.light} learned from the vectors of {learned}, not from those of `embed:`"
@@ -206,8 +221,7 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
                 state: State = "ok" if found.ok else "warn" if found.name in ("vectors", "mode", "disk") else "bad"
                 yield Diagnosis(found.name, state, found.detail, found.remedy)
     except (ArchiveError, ConfigError) as error:  # ConfigError: its key
-        wrong, _, remedy = str(error).rpartition("; ")
-        yield Diagnosis("archive", "bad", wrong or remedy, remedy if wrong else "")
+        yield _told("archive", "bad", error)
     except PermissionError as error:
         wrong = f"{error.filename or path} may not be looked at by this user"
         yield Diagnosis("archive", "bad", wrong, "run this as the user that serves, or as root")
@@ -368,9 +382,9 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("embedder", "warn", f"the proxy has none: {embedder['detail']}", "mend that, restart the proxy")
     for reason, count in (told.get("degraded") or {}).items():
         if count:
-            yield Diagnosis("degraded", "warn", f"{reason}: {count:,} requests since the start", _remedy(reason))
+            yield Diagnosis("degraded", "warn", f"{reason}: {count:,} since the start", _remedy(reason))
     for kind, count in (told.get("faults") or {}).items():
-        yield Diagnosis("faults", "warn", f"{kind}: {count:,} times since the start", "see the proxy's log")
+        yield Diagnosis("faults", "warn", f"{kind}: {count:,} since the start", "see the proxy's log")
 
 
 def _remedy(reason: str) -> str:

@@ -71,6 +71,7 @@ def list_keys(settings: Settings) -> None:
     \b
     Example: lantern keys list --json
     """
+    from lantern_proxy.access_keys import closed_to_all
     from lantern_proxy.cli import render
 
     known = _keyring(settings).all()
@@ -78,14 +79,16 @@ def list_keys(settings: Settings) -> None:
         for key in known:
             settings.tell(_shown(key))
         return
+    if not known:
+        nobody = closed_to_all(settings.load())
+        click.echo(nobody or "no keys: the proxy asks nobody who they are, and serves this machine only")
+        return
     made = render.table("key", "tenant", "made", "revoked", "upstream key")
     for key in known:
         mapped = ", ".join(f"{provider}: {source}" for provider, source in key.upstream.items()) or "the client's own"
         revoked = render.when(key.revoked_at) if key.revoked_at else ""
         made.add_row(key.name, key.tenant, render.when(key.created_at), revoked, mapped)
-    render.console().print(
-        made if known else "no keys: the proxy asks nobody who they are, and serves this machine only"
-    )
+    render.console().print(made)
 
 
 @keys.command()

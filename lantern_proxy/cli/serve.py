@@ -20,7 +20,7 @@ import click
 from lantern_proxy import trace
 from lantern_proxy.access import reachable_from_elsewhere, refuse_open_access
 from lantern_proxy.access_admin import admin_token
-from lantern_proxy.access_keys import Keyring, keys_file
+from lantern_proxy.access_keys import Keyring, closed_to_all, closed_to_some, keys_file
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
@@ -51,6 +51,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     check_start(config)
     log_to_stderr(config)
     _warn_of_rerankers(config)
+    _warn_of_keys(config)
     process.raise_limits()
     listener = process.listen(server.host, server.port, "--port or LANTERN_PORT")
     config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
@@ -226,6 +227,12 @@ def _warn_of_rerankers(config: Config) -> None:
             log.warning(told, "evidence", evidence, "folder")
 
 
+def _warn_of_keys(config: Config) -> None:
+    """Whose requests are refused until what their keys are mapped to is there. The banner says where that is all."""
+    for told in closed_to_some(config, ("env", "file")):
+        log.warning("%s; until then it lets nobody in", told)
+
+
 def _check_trust(config: Config) -> None:
     """ConfigError when an upstream speaks TLS, and nobody can be trusted since a variable names what is not there."""
     routes = (route.url for route in config.upstream.routes)
@@ -278,9 +285,8 @@ def _open_to(config: Config) -> str:
 
 def _locked(config: Config) -> str:
     """A line where keys are asked for and nobody has one."""
-    if config.access.keys != "required" or len(Keyring(keys_file(config))):
-        return ""
-    return "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"
+    told = "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"
+    return told if closed_to_all(config) else ""
 
 
 def _embedder(config: Config) -> str:
