@@ -102,8 +102,8 @@ def _floats(weights: Mapping[Signal, float]) -> dict[str, float]:
 
 def measure(
     archive: Archive, tenant: str, labels: Iterable[Label], config: Config, embedder: Embedder | None
-) -> Iterator[Labelled]:
-    """Every label with its signals. Those whose question asks for nothing, or whose evidence is gone, are left out."""
+) -> Iterator[tuple[Label, Labelled | None]]:
+    """Every label with its signals; None where its question asks for nothing, or no passage has what is relevant."""
     dense = Dense(archive, embedder, wanted=False)
     scopes: dict[str | None, Scope] = {}
     try:
@@ -113,8 +113,7 @@ def measure(
                 scopes[name] = Scope(Key(tenant, None, name))
                 scopes[name].catch_up(archive, math.inf)
             found = labelled(scopes[name], label.question, _rows(scopes[name], label.relevant), dense, config)
-            if found is not None:
-                yield replace(found, group=label.session or "")
+            yield label, None if found is None else replace(found, group=label.session or "")
     finally:
         for scope in scopes.values():
             scope.index.close()

@@ -11,7 +11,7 @@ from dataclasses import fields
 import pytest
 from click import ClickException
 from click.testing import CliRunner
-from scripted import Upstream, completion, say
+from scripted import Upstream, completion, refusing, say
 
 from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
@@ -216,6 +216,8 @@ def test_a_gateway_that_does_not_start_is_told_with_its_last_words(tmp_path):
 def test_a_gateway_that_nobody_knows_is_told_by_its_name():
     with pytest.raises(RuntimeError, match="--peer ngnix is not known"), processes.running("ngnix"):
         pass
+    with refusing() as port, pytest.raises(RuntimeError, match=f"--peer http://127.0.0.1:{port} cannot be reached"):
+        processes.running(f"http://127.0.0.1:{port}").__enter__()
 
 
 @contextmanager

@@ -69,6 +69,16 @@ def test_forced_settings_are_a_config_that_loads(run, labels, tmp_path):
     assert "measured without vectors: retrieval.tau" in run("--data", str(labels), "--force").output
 
 
+def test_questions_that_are_left_out_are_named_with_the_reason(run, labels, tmp_path):
+    path = tmp_path / "more.jsonl"
+    path.write_text('{"question": "Where is the zebra?", "relevant": ["the zebra in room"]}\n' + labels.read_text())
+    result = run("--data", str(path), "--json")
+    assert json.loads(result.stdout)["n"] == 30
+    assert "1 of 31 labelled questions are left out, since no passage has what is relevant" in result.stderr
+    assert "more.jsonl: line 1\n" in result.stderr
+    assert "left out" not in run("--data", str(labels)).output
+
+
 def test_a_label_that_is_none_is_refused_with_its_line(run, tmp_path):
     path = tmp_path / "labelled.jsonl"
     path.write_text('{"question": "Where?", "relevant": ["x"]}\n{"question": "Where?"}\n')

@@ -249,6 +249,7 @@ def test_several_tenants_of_an_export_become_one_only_where_that_is_said(tmp_pat
     assert "holds 8 tenants, who would become one: t" in told
     assert "and 3 more; say with --from" in told
     assert "--from is t9, who has nothing in" in take("--from", "t9", code=2)
+    assert "--project and --dry-run cannot be used with" in take("--dry-run", "--project", "p", code=2)
     assert not (tmp_path / "two.db").exists()
     take("--from", "t1", "--from", "t2", "--tenant", "me")
     take("--from", "t3")

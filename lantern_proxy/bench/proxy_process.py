@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 _PIPE = subprocess.PIPE
 START_S = 90.0
@@ -176,9 +177,16 @@ def headroom(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]
 
 @contextmanager
 def running(url: str) -> Iterator[Gateway]:
-    """A gateway that somebody has started before the scripted model's port (--upstream-port). RuntimeError: no URL."""
+    """A gateway that somebody has started before the scripted model's port (--upstream-port). RuntimeError: no URL, or
+    nobody is there."""
     if not url.startswith(("http://", "https://")):
         raise RuntimeError(f"--peer {url} is not known; use one that `--help` names, or http://host:port")
+    try:
+        there = urlsplit(url)
+        port = there.port or (443 if there.scheme == "https" else 80)
+        socket.create_connection((there.hostname or "", port), timeout=5).close()
+    except (ValueError, OSError) as error:  # ValueError: a port that is no number
+        raise RuntimeError(f"--peer {url} cannot be reached ({error}); start it first") from None
     yield Gateway(url, url.rstrip("/"))
 
 

@@ -73,12 +73,12 @@ def import_(
     Example: lantern import ~/.claude/projects --key-env ANTHROPIC_API_KEY
     """
     exports = [path for path in paths if _is_export(path)]
+    asked = {"project": project, "source": source, "dry-run": dry_run}
     if exports and len(exports) < len(paths):
         raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
-    if exports and (project or source or dry_run):
-        raise click.UsageError(
-            "of the options only --tenant, --key-env and --from go with an export of lantern: its rows say the rest"
-        )
+    if exports and (given := [f"--{name}" for name in ("project", "source", "dry-run") if asked[name]]):
+        told = f"{' and '.join(given)} cannot be used with what `lantern export` wrote ({exports[0]}), whose rows say"
+        raise click.UsageError(f"{told} the rest; --tenant, --key-env and --from can")
     if exports:
         _choose(exports, owners, becomes_one=bool(tenant or key_env))
         with _stoppable():

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from lantern_proxy.tune import Labelled, Validated
     from lantern_proxy.tune_label import Label
 
+_PLACES = 5
+"""So many questions that are left out are named."""
+
 
 @click.command("tune")
 @settled
@@ -89,11 +92,15 @@ def _measured(
     from lantern_proxy import tune_label
     from lantern_proxy.cli.render import counting
 
-    found = []
+    found, left = [], []
     with counting("ranking for each question", len(labels), quiet=quiet) as advance:
-        for each in tune_label.measure(archive, tenant, labels, config, embedder):
-            found.append(each)
+        for label, each in tune_label.measure(archive, tenant, labels, config, embedder):
+            found.append(each) if each is not None else left.append(label.place)
             advance(1)
+    if left:
+        places = "; ".join(left[:_PLACES]) + (" ..." if len(left) > _PLACES else "")
+        why = "no passage has what is relevant, or their question asks for nothing"
+        click.echo(f"{len(left)} of {len(labels)} labelled questions are left out, since {why}: {places}", err=True)
     return found
 
 
