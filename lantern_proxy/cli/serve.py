@@ -311,8 +311,15 @@ def log_to_stderr(config: Config) -> None:
     logging.basicConfig(level="ERROR" if level == "ERROR" else "WARNING", handlers=[handler], force=True)
     for ours in ("lantern", "lantern_proxy"):
         logging.getLogger(ours).setLevel(level)
-    # the command ends with the reason
-    logging.getLogger("uvicorn.error").addFilter(lambda record: "startup failed" not in record.getMessage())
+    logging.getLogger("uvicorn.error").addFilter(_in_our_words)
+
+
+def _in_our_words(record: logging.LogRecord) -> bool:
+    """Is it to be told? Not that the start failed, since the command ends with the reason."""
+    if str(record.msg).startswith("Cancel %s running task"):
+        record.msg = "answers that went on for server.drain_s after the stop are cut off, and archived so far: %s"
+        return record.args != (0,)
+    return "startup failed" not in record.getMessage()
 
 
 class JsonLines(logging.Formatter):
