@@ -66,7 +66,8 @@ A wrong key, type or range is refused at the start, with the place, the value an
 lantern: lantern.yaml: restore.budget_char is not a setting; did you mean budget_chars?
 ```
 
-A file is read once, at the start: restart `lantern serve` after a change.
+A file is read once, at the start: restart `lantern serve` after a change. (SIGHUP, which a closed
+terminal sends, stops it as SIGTERM does.)
 """
 
 

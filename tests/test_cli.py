@@ -502,6 +502,8 @@ def test_why_shows_what_was_restored_and_on_which_evidence(lantern):
         assert f"passage {each['passage']['id']}, " in shown
         assert each["why"] in shown
     assert "left out of the loss block, the best" in shown
+    worthless = [each for each in placed if not each["score"]]  # by themselves
+    assert shown.count("goes with another passage, or fills the room") == len(worthless) > 0
 
 
 # changing

@@ -95,6 +95,8 @@ def _block(
     for placed in restored.placed:
         out.print(Text(f"  {placed.rank:>3}. {_evidence(placed, places)}; {_learned(placed)}"), soft_wrap=True)
         out.print(Text(f"       {short(placed.text, 300)}"), soft_wrap=True)
+        if restored.kind == "loss" and not placed.score:
+            out.print(Text("       goes with another passage, or fills the room that was left"), soft_wrap=True)
         behind = [one for one in left_out if one.reason in ("similar", "echo") and one.other == placed.passage.id]
         if behind:
             ids = ", ".join(str(one.passage.id) for one in behind)
