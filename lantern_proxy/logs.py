@@ -39,6 +39,10 @@ class LogError(ValueError):
     """A file that is none of the known logs. The message names it and the way out."""
 
 
+class NothingSaid(LogError):
+    """A known log without a conversation: one of a sub-agent, or one that was only begun."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """One conversation."""
@@ -70,10 +74,10 @@ class _Said:
     message: Wire
 
 
-def read(path: Path) -> Iterator[Log]:
+def read(path: Path, passed_over: Callable[[LogError], None] = lambda why: None) -> Iterator[Log]:
     """All conversations of a file, or of every file below a folder. Raises LogError for a file that is none.
 
-    Below a folder, files that are no log are passed over.
+    passed_over: told of each file below a folder that is no log, or cannot be read
     """
     if not path.exists():
         raise LogError(f"{path}: no such file or folder")
@@ -85,8 +89,10 @@ def read(path: Path) -> Iterator[Log]:
         for file in files(path, "**/*.json*"):
             try:
                 yield from _file(file)
-            except LogError:
+            except NothingSaid:
                 continue
+            except LogError as error:
+                passed_over(error)
     else:
         yield from _file(path)
 
@@ -97,10 +103,15 @@ def _file(path: Path) -> Iterator[Log]:
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
     rows = _rows(text)
+    is_known = False
     for recognised, reader in _READERS:
-        if rows and recognised(rows) and (found := _understood(path, reader(rows, path))):
-            yield from found
-            return
+        if rows and recognised(rows):
+            is_known = True
+            if found := _understood(path, reader(rows, path)):
+                yield from found
+                return
+    if is_known:
+        raise NothingSaid(f"{path}: holds no conversation: it is a sub-agent's, or nothing was said in it yet")
     raise LogError(
         f"{path}: is no log of Claude Code, Codex, opencode, ChatGPT or Claude, and has no line with `messages`"
     )

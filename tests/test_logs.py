@@ -6,11 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Upstream, ask, body, config_for, http, say, serving, told
 
 from lantern_proxy import Lantern, logs
+from lantern_proxy.cli.main import cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 
 AT = 1_780_000_000.0
@@ -243,6 +245,23 @@ def test_a_folder_is_searched_and_what_is_no_log_passed_over(tmp_path):
     assert {log.source for log in logs.read(tmp_path)} == {"claude-code", "codex"}
 
 
+def test_import_tells_which_files_of_a_folder_it_passed_over(tmp_path):
+    claude_code(tmp_path / "logs" / "a")
+    (agent,) = tmp_path.rglob("*.jsonl")
+    aside = [json.dumps(json.loads(row) | {"isSidechain": True}) for row in agent.read_text().splitlines()]
+    agent.with_name("agent-1.jsonl").write_text("\n".join(aside))  # a sub-agent's, which nobody misses
+    for n in range(5):
+        (tmp_path / "logs" / f"notes{n}.jsonl").write_text('{"role": "user", "content": "of another form"}\n')
+    command = ["import", str(tmp_path / "logs"), "--json", "--archive", str(tmp_path / "one.db")]
+    for more in (["--dry-run"], []):
+        done = CliRunner().invoke(cli, [*command, *more])
+        assert done.exit_code == 0, done.output
+        assert len(done.stdout.splitlines()) == 1
+        first, *others, last = done.stderr.splitlines()
+        assert first.startswith(f"passed over {tmp_path}/logs/notes0.jsonl: is no log of")
+        assert (len(others), last) == (2, "passed over 2 more files")
+
+
 def test_conversations_without_an_id_are_told_apart_and_known_again_wherever_they_lie(tmp_path):
     talks = [[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": f"Hello {n}"}] for n in range(3)]
     lines = [json.dumps({"messages": talk}) for talk in talks]
@@ -341,7 +360,7 @@ def test_a_folder_of_opencode_that_is_not_as_it_writes_it_is_refused(tmp_path):
 def test_a_file_that_is_no_log_is_refused_by_name(tmp_path, content):
     path = tmp_path / "some.json"
     path.write_text(content)
-    with pytest.raises(logs.LogError, match=r"some\.json: is no log"):
+    with pytest.raises(logs.LogError, match=r"some\.json: (is no log|holds no conversation)"):
         list(logs.read(path))
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SOURCES = ("claude-code", "codex", "opencode", "chatgpt", "claude", "jsonl")
 _NAMED = 5
 """Most tenants that a refusal names."""
+_PASSED = 3
+"""Most files that are named as passed over."""
 _TITLE_CHARS = 200
 """Of titles that are told; as many as there are conversations are held for that."""
 
@@ -139,13 +141,18 @@ def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
     from lantern_proxy import logs
 
     found = False
+    passed: list[logs.LogError] = []
     try:
-        for log in chain.from_iterable(map(logs.read, paths)):
+        for log in chain.from_iterable(logs.read(path, passed.append) for path in paths):
             if source in (None, log.source):
                 found = True
                 yield log
     except logs.LogError as error:
         raise click.ClickException(str(error)) from None
+    for why in passed[:_PASSED]:
+        click.echo(f"passed over {why}", err=True)
+    if len(passed) > _PASSED:
+        click.echo(f"passed over {len(passed) - _PASSED:,} more files", err=True)
     if not found:
         raise click.ClickException(f"no conversation in {', '.join(map(str, paths))}; see `lantern import --help`")
 
