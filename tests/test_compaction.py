@@ -1390,6 +1390,33 @@ def test_a_summary_passed_to_a_tool_of_its_own_is_a_compaction_before_the_next_q
     assert step.event == ("compacted" if behind == "the next question" else "side"), step.link.why
 
 
+@pytest.mark.parametrize("tools", [(), TOOLS])
+@pytest.mark.parametrize("shown", ["one text", "two parts"])
+def test_a_summary_passed_to_a_tool_lent_for_it_is_one_though_its_user_only_nodded(shown, tools):
+    chat = Chat(Lab(), tools=tools)
+    for project in ("zephyr", "omega"):
+        for n, (_, answer) in enumerate(turns(project, 6)):
+            chat.turn(f"[2026-03-01 10:0{n}] {'Go on.' if n else 'Yes, do that.'}", answer)
+        asked, lent = [*chat.history, user("Write down what is needed to go on.")], ("write_summary", *tools[:2])
+        call = called(chat.lab.call_id(), "write_summary", context=summary_of(project, 6))
+        chat.lab.answer(chat.send(asked, tools=lent), call)
+        told = f"[2026-03-01 10:09] Was vorher geschah, in dieser Sitzung:\n{summary_of(project, 6)}"
+        chat.history = [user(f"{told}\n\nYes, do that.") if shown == "one text" else parts(told, "Yes, do that.")]
+        step = chat.send()
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+        chat.lab.answer(step, assistant("going on"))
+        chat.history.append(assistant("going on"))
+
+
+def test_a_text_passed_to_a_tool_that_stays_is_no_summary_where_its_user_only_nodded():
+    chat, task = Chat(Lab(), tools=TOOLS), summary_of("zephyr", 6)
+    for _, answer in turns("zephyr", 6):
+        chat.turn("Go on.", answer)
+    chat.lab.answer(chat.send([*chat.history, user("Go on.")]), called(chat.lab.call_id(), "run", task=task))
+    step = chat.send([user(f"Your task:\n{task}\n\nReport what you find.")])
+    assert step.session.id != chat.session, step.link.why
+
+
 @pytest.mark.parametrize(
     ("parted", "later"), [("one text", False), ("two parts", False), ("messages", False), ("one text", True)]
 )

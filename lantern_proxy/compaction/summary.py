@@ -220,11 +220,18 @@ def _repeated(traces: _Traces) -> int | None:
 
 
 def _passed(traces: _Traces) -> int | None:
-    """A text that holds what the model has just passed to a tool of its client's."""
-    seats = (traces.seen.new[b] for b in traces.early)
-    return next(
-        (at for at, i in seats if i.kind == "text" and any(text in plain(i.text) for text in traces.passed)), None
-    )
+    """A text that holds what the model has just passed to a tool of its client's. In the message that waits for an
+    answer something is asked behind it, and nothing stands in front of that message: who edits one shows the rest."""
+    seen = traces.seen
+    is_alone = all(b >= seen.pending for _, b in seen.matched)
+    end = plain(seen.request.messages[-1].text)
+    asked_behind = [text for text in traces.passed if is_alone and not end.endswith(text)]
+    for b in traces.candidates:
+        at, i = seen.new[b]
+        passed = traces.passed if b < seen.pending else asked_behind
+        if i.kind == "text" and any(text in plain(i.text) for text in passed):
+            return at
+    return None
 
 
 def _put_in_front(traces: _Traces) -> int | None:

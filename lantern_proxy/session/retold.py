@@ -8,7 +8,7 @@ from itertools import chain
 from lantern_proxy import analyze
 from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.history.dress import shown_as, strings_of
-from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.forms import has_form, shows_system_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
 from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP
 from lantern_proxy.history.text import terms
@@ -38,6 +38,8 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     if not shows_system_of(session, request):
         return False
     retold = _retold(session, request)
+    if retold and _is_form_for_it(session, request):
+        return not is_pasted(said, read_of(request, system=True))
     before = said_before(session) if retold else []
     if len(before) < _RETOLD_TEXTS:
         return False
@@ -47,6 +49,18 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
         opens and speaks_of_half("\n".join(retold), before, least=_RETOLD_TEXTS)
     )
     return told and not is_pasted(said, read_of(request, system=True))
+
+
+def _is_form_for_it(session: Session, request: Request) -> bool:
+    """Did the last answer call a tool that was offered for it alone, and has the request the form from before that?
+
+    Then what was passed to it is for whoever goes on, though users who only nod say nothing that it could speak of.
+    """
+    called = {call.name for call in session.head[-1].message.calls} if session.answered and session.head else set()
+    if not called or not session.forms:
+        return False
+    before = session.forms[0]
+    return called.isdisjoint(before.tools) and has_form(before, request)
 
 
 def is_told_whole(session: Session, request: Request) -> bool:
@@ -117,7 +131,7 @@ def _retold(session: Session, request: Request) -> list[str]:
     whole, found = asked_in(request), list[str]()
     if request.tools >= session.tools:  # it may have been asked for without tools
         found += [text for text in answer_in(session, whole) if text in whole]
-    if request.tools <= session.tools:
+    if request.tools <= session.tools or _is_form_for_it(session, request):
         passed = (plain(text) for i in session.head[-1].message.calls for text in strings_of(i.text))
         found += [text for text in passed if text in whole and not whole.endswith(text)]
     return [text for text in found if len(text) >= SUMMARY_CHARS]
