@@ -998,6 +998,36 @@ def test_what_stood_where_a_summary_that_was_refused_stands_is_back_and_no_place
     assert (step.event, step.session.id) == ("branch", chat.session), step.link.why
 
 
+@pytest.mark.parametrize("kept", [2, 4])
+def test_orders_that_stood_in_front_of_the_first_text_kept_are_not_cut_from_it_once_the_others_are_back(kept):
+    lab = Lab()
+    chat = Chat(lab, system="")
+    for said, answer in turns("zephyr", 8):
+        chat.turn(said if chat.history else f"{SYSTEM}\n\n{said}", answer)
+    before, left = [*chat.history], chat.history[-2 * kept :]
+    chat.history = [user(f"{SYSTEM}\n\n{left[0]['content']}"), *left[1:], user("go on")]
+    step = chat.send()
+    assert step.event == "window"
+    lab.fail(step)
+    chat.history = [*before, user("go on, with all of it")]
+    step = chat.send()
+    assert (step.event, step.session.id) == ("branch", chat.session), step.link.why
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_client_that_leaves_out_what_its_model_thought_aloud_has_lost_nothing(left):
+    chat = Chat(Lab(), named="one")
+    thought = "<think>\nFirst I look at the file, then at what it says, and then I change it.\n</think>"
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, f"{thought}\n\n{' '.join([answer] * 3)}")
+    for m in chat.history[: len(chat.history) - left]:
+        m["content"] = m["content"].rpartition("</think>")[2].strip()
+    assert chat.turn("and now?", "Now it is done.").event == "turn"
+    for m in chat.history[1:6:2]:
+        m["content"] = f"{m['content'][:80]}…"
+    assert chat.turn("go on", "I do.").event == "cleared"
+
+
 def test_answers_that_are_cut_short_again_after_that_was_taken_back_are_cleared_again():
     chat = talk(Lab(), "en", named=True, tools=True, others=0)
     for n in range(3):

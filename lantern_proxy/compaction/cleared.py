@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterator
 
 from lantern_proxy.compaction.align import Pairs
 from lantern_proxy.compaction.alike import bare, has_ellipsis_for, is_alike
-from lantern_proxy.compaction.seen import Seen
+from lantern_proxy.compaction.seen import Seen, is_user_text
+from lantern_proxy.history.dress import shown_as
 from lantern_proxy.history.record import before_answer
-from lantern_proxy.history.text import shared_ends, terms
+from lantern_proxy.history.text import shared_ends, shared_front, terms
 from lantern_proxy.turn import Item, plain
 
 _SHORTENED = ("text", "result", "call")
@@ -118,12 +119,34 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
     omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after)
     if not omits and not (_is_shorter(old.kind, before, after) and _is_of(before, after)):
         return False
+    if old.kind == "text" and (after in _behind_thoughts(old) or _is_in_front_now(seen, before, after, seen.new[b].at)):
+        return False
     if old.kind == "text":
         return omits or a < seen.last_turn or _ends_in_a_word(old.text, new.text)
     if old.kind == "call":
         return True
     was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
     return not (was_last and before.startswith(plain(new.text)))
+
+
+def _behind_thoughts(i: Item) -> list[str]:
+    """An answer without the thoughts that it begins with: who leaves them out loses nothing that was said."""
+    return [plain(text) for text in shown_as(i.text)[1:]] if i.role == "assistant" else []
+
+
+def _is_in_front_now(seen: Seen, before: str, after: str, at: int) -> bool:
+    """Stands what a text lost of its beginning in the user's first text now? Some clients write their orders in front
+    of what their user says first, and that was this text, until what had been left out before it came back.
+
+    at: of its message
+    """
+    first = next(filter(is_user_text, seen.new), None)
+    kept = shared_front(before[::-1], after[::-1])
+    front = after[: len(after) - kept]  # a time
+    lost = before[len(front) : len(before) - kept].strip()
+    if first is None or first.at >= at or not before.startswith(front):
+        return False
+    return bool(lost) and lost in plain(first.item.text)
 
 
 def _ends_in_a_word(before: str, after: str) -> bool:
