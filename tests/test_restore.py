@@ -238,6 +238,22 @@ def test_only_the_sentences_that_are_lost_come_back(tmp_path):
         assert placed.text == "Its API listens on port 8443 in staging."
 
 
+def test_what_the_request_holds_with_another_time_in_front_is_not_lost(tmp_path):
+    said = "The service is called LedgerFox. Its API listens on port 8443 in staging."
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([(f"[2 minutes ago] {said}", "ACK.")]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        assert restorer.at_compaction(ask(present=canonical(f"[9 minutes ago] {said} ACK."))) is None
+        lacking = ask(present=canonical("[9 minutes ago] The service is called LedgerFox. ACK."))
+        (placed,) = restorer.at_compaction(lacking).placed
+        assert placed.text == "Its API listens on port 8443 in staging."
+        days = filed([("[2026-03-01 10:07] The gate was shut.", "ACK.")], "days")
+        write(archive, days, session="days", request="r2")
+        shut = restorer.at_compaction(ask(session="days", present="[2026-03-02 10:09] The gate was shut. ACK."))
+        assert shut is not None
+        assert "2026-03-01" in shut.text, "when it was is told nowhere else"
+
+
 def test_a_longer_number_in_the_request_does_not_hide_a_lost_one(tmp_path):
     with Archive(tmp_path / "a.db") as archive:
         write(archive, filed([("Note KEY-DELTA=1", "ACK KEY-DELTA.")]))

@@ -11,7 +11,7 @@ from lantern_proxy.analyze import ends_asking
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, stands_under, tables
+from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, stands_under, tables, without_ago
 from lantern_proxy.restore.parts import Candidate, Part
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
@@ -97,7 +97,8 @@ def looked_at(
     for first in range(0, len(rows), _AHEAD):
         some = rows[first : first + _AHEAD]
         passages = scope.passages.of(some)
-        for row, read, is_held in zip(some, passages, present.holds([e.flat for e in passages]), strict=True):
+        held = present.holds([without_ago(read.flat) for read in passages])
+        for row, read, is_held in zip(some, passages, held, strict=True):
             yield row, read, "left" if read.passage.message in ask.left else "present" if is_held else None
 
 

@@ -13,11 +13,13 @@ from lantern_proxy.analyze import keys as keys_of
 from lantern_proxy.analyze.code import code_among
 from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
 from lantern_proxy.analyze.printed import rows, stands_elsewhere
+from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.analyze.standing import laid_down, may_lay_down
 from lantern_proxy.restore.present import Present
 from lantern_proxy.turn import CLIENT, Passage, canonical
 
 _WORD = re.compile(r"\w+")
+_STAMP, _AGO = re.compile(STAMP), re.compile(r"\bago\b")
 FILLER = 0.1
 """Sentences of at most this salience say nothing ("You're welcome!")."""
 
@@ -379,8 +381,14 @@ def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, .
             return tuple(range(len(of)))
         held_keys = present.specific_terms({each for line in of for each in line.keys})
         return tuple(i for i, line in enumerate(of) if not held_keys.issuperset(line.keys))
-    held = present.holds([line.flat for line in of])
+    held = present.holds([without_ago(line.flat) for line in of])
     return tuple(i for i, is_held in enumerate(held) if not is_held)
+
+
+def without_ago(flat: str) -> str:
+    """A text without how long ago it was said: some clients write that in front of it, with every request anew."""
+    stamp = _STAMP.match(flat) if flat[:1] in ("[", "(") else None
+    return flat[stamp.end() :] if stamp and _AGO.search(stamp[0]) else flat
 
 
 def flat(text: str) -> str:
