@@ -984,6 +984,7 @@ def test_a_compaction_that_is_taken_back_is_a_branch(chat, style):
     step = chat.turn("back to where we were before", "All of it is here again.")
     assert (step.event, step.session.id) == ("branch", chat.session)
     assert chat.turn("good", "Shall we?").event == "turn"
+    assert chat.send(chat.history[:-1]).event == "retry"
 
 
 @pytest.mark.parametrize("kept", [2, 4])

@@ -58,7 +58,7 @@ def is_told_again(seen: Seen) -> bool:
     answers = [i for i in unpaired if i.role == "assistant" and i.kind in ("text", "ref")]
     users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
     goes_back = seen.pairs and seen.is_rewound and 0 < len(users) <= len(answers)
-    if not (goes_back or _is_taken_back(seen)):
+    if not unpaired or not (goes_back or _is_taken_back(seen)):
         return False
     shown = {name for names in seen.session.before for name in names}
     told = {text for text, who in seen.said if who == "assistant"}
