@@ -63,6 +63,30 @@ def test_of_two_who_said_the_same_a_claimed_summary_is_that_of_whose_key_of_the_
     assert step.session.id == sessions[which], step.link.why
 
 
+@pytest.mark.parametrize("of", ["its own", "the other", "two of both"])
+@pytest.mark.parametrize("key", ["its own", "that of both"])
+def test_a_claimed_summary_in_another_language_is_of_the_only_conversation_that_has_its_key(of: str, key: str) -> None:
+    lab, sessions = Lab(), []
+    names = {
+        "its own": "Borgazo Kulinzo Tifedo Pasdopas Zonorzo Gazopas Lindoran Selranmel",
+        "the other": "Norgapas Linkudo Wenmelsel Tarvikmel Fezosel Kuranmel Dogalin Zotinor",
+    }
+    named = {whose: each.split() for whose, each in names.items()}
+    for whose, called_so in named.items():
+        history: list[Wire] = []
+        for name in called_so:
+            history.append(user(f"For {name}, the opening hour in the book is wrong, please look at it once more."))
+            step = lab.ask([ORDERS, *history], prompt_cache_key="rosa" if key == "that of both" else whose)
+            lab.answer(step, assistant(f"I have put the hour of {name} right, and told whoever keeps the book."))
+            history.append(assistant(f"I have put the hour of {name} right, and told whoever keeps the book."))
+        sessions.append(step.session.id)
+    told_of = {**named, "two of both": (*named["its own"][:2], *named["the other"][:2])}[of]
+    told = f"これまでに{'、'.join(told_of)}について話し合い、営業時間を直しました。次は残りの項目を順番に進めます。"
+    orders = {"role": "system", "content": f"{SYSTEM}\n\nFrom a previous conversation:\n{told}"}
+    step = lab.ask([orders, NEXT], prompt_cache_key="rosa" if key == "that of both" else "its own")
+    assert (step.session.id == sessions[0]) is (of == key == "its own"), step.link.why
+
+
 def test_a_claimed_summary_counts_where_conversations_open_with_two_texts() -> None:
     lab, history = Lab(), [user("Documents of the project are below."), user("Answer from them alone, please.")]
     for said, answer in turns("zephyr", 4):

@@ -46,7 +46,9 @@ def by_words(known: Known, request: Request, weak: Sequence[str], now: float) ->
     common = set.intersection(*held.values()) if len(fit) > 1 else set()
     own = {sid: len(words - common) for sid, words in held.items()}
     best, *others = sorted(fit, key=lambda s: (own[s.id], s.last_seen_at), reverse=True)
-    if len(held[best.id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
+    # in whatever language it speaks, who has its key and knows its many names goes on with it
+    is_known = not others and best.family in weak and _named_all(known, best, others, claimed)
+    if not is_known and len(held[best.id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
         return None
     clear = not others or own[best.id] >= max(_MIN_TERMS, _CLEARLY * own[others[0].id])
     if not clear and not _same_talk(best, others[0]) and not _named_all(known, best, others, claimed):
