@@ -87,6 +87,23 @@ def test_a_claimed_summary_in_another_language_is_of_the_only_conversation_that_
     assert (step.session.id == sessions[0]) is (of == key == "its own"), step.link.why
 
 
+@pytest.mark.parametrize(("told", "words", "is_its"), [
+    (summary_of("zephyr", range(1, 6)), "This session is being continued from a previous conversation.", True),
+    ("In project omega the worker of hall/lamp.py got watts 7713 and that of hall/door.py width 412, then it was "
+     "restarted.", "This session is being continued from a previous conversation.", False),
+    (summary_of("zephyr", range(1, 6)), "These are the tickets of the week.", False),
+])  # fmt: skip
+def test_a_claimed_summary_may_stand_behind_orders_that_stood_in_front_of_the_first_text(
+    told: str, words: str, is_its: bool
+) -> None:
+    orders = f"{SYSTEM} The conversation so far may hold mistakes; say so."
+    talk = Chat(Lab(), system="")
+    for said, answer in turns("zephyr", 6):
+        talk.turn(said if talk.history else f"{orders}\n\n{said}", answer)
+    step = talk.lab.ask([parts(f"{orders}\n\n{words}\n{told}", "And which of them is restarted first?")])
+    assert (step.session.id == talk.session) is is_its, step.link.why
+
+
 def test_a_claimed_summary_counts_where_conversations_open_with_two_texts() -> None:
     lab, history = Lab(), [user("Documents of the project are below."), user("Answer from them alone, please.")]
     for said, answer in turns("zephyr", 4):

@@ -163,13 +163,14 @@ def _added(known: Known, system: str) -> str:
 
 
 def _is_preamble(known: Known, session: Session, request: Request, claimed: str) -> bool:
-    """Does its client begin conversations like this: with as many texts, or with such a one while nothing was lost, or
-    while it does not call itself a summary and others hold one, too?
+    """Does its client begin conversations like this: with as many texts, or with such a one while nothing was lost and
+    it has no words for a summary behind what they share, or while it does not call itself one and others hold it, too?
 
     Documents for a question, the state of a working directory, a greeting with a name.
     """
-    said, begins = known.said.get(session.id, ()), claimed[:PROBE_CHARS]
-    if not session.lost and any(shared_front(begins, text) >= PROBE_CHARS for text in said):
+    begins = claimed[:PROBE_CHARS]
+    front = max((shared_front(claimed, text) for text in known.said.get(session.id, ())), default=0)
+    if not session.lost and front >= PROBE_CHARS and not MARKER.search(claimed[front : front + MARKER_CHARS]):
         return True
     if known.by_start.get(begins, set()) - {session.id} and not SUMMED_UP.search(claimed[:MARKER_CHARS]):
         return True
