@@ -2433,3 +2433,34 @@ def test_a_workers_answer_where_its_supervisors_call_is_not_shown_is_no_summary(
                     *history[-2:], user("And the first file?")], tools=("route",), headers=thread)  # fmt: skip
     assert last.event == "window"
     assert history[1]["content"] in lab.texts(step.session.id)
+
+
+def asked_in(history: list[Wire]) -> Wire:
+    """What a client says of `history` by rules of its own: the first words of what its user asked."""
+    asked = (" ".join(m["content"].split())[:200] for m in history if m["role"] == "user")
+    count = f"{len(history)} messages were removed to free the context.\nThe user asked, in order:"
+    return user("\n".join(["[Summary of the earlier conversation]", count, *(f"  - {each}" for each in asked)]))
+
+
+def test_a_list_of_what_was_asked_is_a_summary_though_it_holds_the_first_text_whole():
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
+    chat.history = [asked_in(chat.history[:2]), *chat.history[2:]]
+    step = chat.turn("go on", "I will go on.")
+    assert (step.event, step.verdict.summary, step.session.id) == ("compacted", 1, chat.session)
+
+
+def test_a_list_that_is_listed_again_is_another_summary_and_what_it_cut_off_is_lost():
+    chat = Chat(Lab())
+    chat.turn("The staging database listens on port 54817, and all that it holds belongs to Marit Solheim.", "I know.")
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
+    chat.history = [asked_in(chat.history[:2]), *chat.history[2:]]
+    chat.turn("go on", "I will go on.")
+    first = chat.history[0]
+    chat.history[0] = asked_in([first])
+    assert "Marit Solheim" not in chat.history[0]["content"]
+    step = chat.turn("and on", "I am going on.")
+    assert (step.event, step.session.id, step.verdict.abandoned) == ("compacted", chat.session, ())
+    assert step.verdict.gone

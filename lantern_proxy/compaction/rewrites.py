@@ -10,7 +10,7 @@ from lantern_proxy.compaction.lines import is_made_of, stands_in
 from lantern_proxy.compaction.seen import Seen, is_user_text, untimed_text
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.record import answers_of, chains, place_key
-from lantern_proxy.history.summaries import SUMMARY_CHARS
+from lantern_proxy.history.summaries import SUMMARY_CHARS, is_marked
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.told import SPEAKER
 from lantern_proxy.history.whole import Whole
@@ -152,12 +152,19 @@ def is_edited(seen: Seen) -> bool:
 def is_rewritten(seen: Seen) -> bool:
     """Is what is gone a note of the last turn that came and went, its answer, or texts replaced one by one?"""
     if set(seen.gone) == {a for a, _ in seen.replaced}:
-        return True
+        return not (seen.session.lost and _is_summed_up_anew(seen))
     if min(seen.gone) < seen.last_turn or _lacks_speaker(seen):
         return False
     if not seen.is_rewound:
         return all(i.kind != "result" for i in seen.gone_items) and not _lacks_line(seen)
     return seen.is_answer_gone and any(seen.new[b].item.role == "assistant" for b in (*seen.fresh, *seen.returned))
+
+
+def _is_summed_up_anew(seen: Seen) -> bool:
+    """Does one text that calls itself a summary stand in the place of another? Where no model made it, nothing else
+    tells that the client folded its history once more."""
+    pairs = ((seen.old[a].item, seen.new[b].item) for a, b in seen.replaced)
+    return any(i.kind == j.kind == "text" and is_marked(i.text) and is_marked(j.text) for i, j in pairs)
 
 
 def _lacks_speaker(seen: Seen) -> bool:

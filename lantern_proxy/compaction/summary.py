@@ -14,7 +14,7 @@ from lantern_proxy.compaction.rewrites import is_rewritten
 from lantern_proxy.compaction.seen import Seen, untimed_text
 from lantern_proxy.history.dress import shown_as, strings_of, unescaped
 from lantern_proxy.history.record import Said, Session
-from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS
+from lantern_proxy.history.summaries import SUMMARY_CHARS, is_marked
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import Sought, Whole, whole_of
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
@@ -78,6 +78,13 @@ class _Traces:
     def at_gap(self) -> Sequence[int]:
         """Those of `early` that stand where the gone items stood. What is said later speaks in the same words, too."""
         return [b for b in self.early if (self.gap is None or b < self.gap) and b not in self.due]
+
+    @cached_property
+    def reworded(self) -> Sequence[int]:
+        """Kept texts up to `gap` that say more, or something else, than before."""
+        seen = self.seen
+        found = (b for a, b in seen.shown if _is_reworded(seen.old[a].item, seen.new[b].item))
+        return [b for b in found if self.gap is None or b <= self.gap]
 
     @cached_property
     def due(self) -> set[int]:
@@ -254,25 +261,30 @@ def _quoted(traces: _Traces) -> int | None:
 
 
 def _marked(traces: _Traces) -> int | None:
-    """A text at the beginning that opens with words that clients put in front of a summary."""
-    messages = traces.seen.request.messages
+    """A text at the beginning that opens with words that clients put in front of a summary, or into what was said there
+    before."""
+    seen = traces.seen
+    messages = seen.request.messages
     end = next((at for at, m in enumerate(messages) if m.role not in SYSTEM), 0) + _MARKED
-    seats = (traces.seen.new[b] for b in traces.at_gap)
-    return next((at for at, i in seats if at < end and MARKER.search(i.text[:MARKER_CHARS])), None)
+    early = (b for b in sorted([*traces.at_gap, *traces.reworded]) if seen.new[b].at < end)
+    return next((seen.new[b].at for b in early if is_marked(_added(traces, b)[0])), None)
 
 
 def _about_the_gone(traces: _Traces) -> int | None:
     """The first text that is new, or was rewritten, and speaks of the gone, where they stood; the first that is kept
     behind them may begin with it."""
-    seen = traces.seen
-    rewritten = [b for a, b in seen.shown if _is_reworded(seen.old[a].item, seen.new[b].item)]
-    for b in sorted([*traces.at_gap, *(b for b in rewritten if traces.gap is None or b <= traces.gap)]):
-        was, text = traces.before.get(b), plain(untimed_text(seen.new[b].item))
-        before = plain(untimed_text(was)) if was else ""
-        added = text.replace(before, "", 1).strip() if before else text
+    for b in sorted([*traces.at_gap, *traces.reworded]):
+        added, before = _added(traces, b)
         if len(added) >= SUMMARY_CHARS and added not in traces.lost and _is_about(traces, added, terms(before)):
-            return seen.new[b].at
+            return traces.seen.new[b].at
     return None
+
+
+def _added(traces: _Traces, b: int) -> tuple[str, str]:
+    """What the text at seat `b` says besides what stood there before, and that; canonical texts."""
+    was, text = traces.before.get(b), plain(untimed_text(traces.seen.new[b].item))
+    before = plain(untimed_text(was)) if was else ""
+    return (text.replace(before, "", 1).strip() if before else text), before
 
 
 def _is_reworded(old: Item, new: Item) -> bool:

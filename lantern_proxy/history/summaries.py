@@ -30,9 +30,14 @@ SUMMED_UP = re.compile(
 """Words around a summary, and at its beginning."""
 
 
+def is_marked(text: str) -> bool:
+    """Does a text open with words that clients put in front of a summary?"""
+    return MARKER.search(text[:MARKER_CHARS]) is not None
+
+
 def has_marker(request: Request) -> bool:
-    """Do words that clients put around summaries stand in the first eight messages?"""
-    return any(MARKER.search(m.text[:MARKER_CHARS]) for m in request.messages[:8])
+    """Do such words stand in the first eight messages?"""
+    return any(is_marked(m.text) for m in request.messages[:8])
 
 
 def told_aside(said: Said) -> Iterator[str]:

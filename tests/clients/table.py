@@ -61,6 +61,7 @@ _TIMBAL = ("timbal==2.8.0",)
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 _TRPC_AGENT = ("trpc-agent-py==1.2.0", "openai==1.109.1", "sqlalchemy[asyncio]")
 _CAYU = ("cayu==0.15.0",)
+_TURNLOOP = ("turnloop==0.1.12",)
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
@@ -730,5 +731,21 @@ CLIENTS = (
     Client(
         name="jaf", family="JAF", protocol="chat", losses=WINDOW, compactions=3, pip=("jaf-py==2.6.22",),
         drive=program("jaf_agent.py"),
+    ),
+    Client(
+        name="turnloop", family="Turnloop", protocol="chat", losses=COMPACTED, compactions=2, shares="turnloop",
+        pip=_TURNLOOP, drive=program("turnloop_agent.py", "summary"),
+    ),
+    Client(
+        name="turnloop-digest", family="Turnloop", protocol="chat", losses=COMPACTED, compactions=2, shares="turnloop",
+        pip=_TURNLOOP, drive=program("turnloop_agent.py", "digest"),
+    ),
+    Client(
+        name="tinyharness", family="tinyharness", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("tinyharness-lm==0.1.0",), drive=program("tinyharness_session.py"),
+    ),
+    Client(
+        name="tunacode", family="TunaCode", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("tunacode-cli==0.2.3",), drive=program("tunacode_agent.py"),
     ),
 )  # fmt: skip
