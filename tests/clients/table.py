@@ -748,4 +748,12 @@ CLIENTS = (
         name="tunacode", family="TunaCode", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("tunacode-cli==0.2.3",), drive=program("tunacode_agent.py"),
     ),
+    Client(
+        name="loom", family="Loom", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("loom-agent[openai]==0.8.2",), drive=program("loom_agent.py"),
+    ),
+    Client(
+        name="vague-code", family="vague-code", protocol="chat", losses=COMPACTED, compactions=3,
+        pip=("vague-code==0.1.22",), drive=program("vague_code_chat.py"),
+    ),
 )  # fmt: skip
