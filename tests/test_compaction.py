@@ -2464,3 +2464,44 @@ def test_a_list_that_is_listed_again_is_another_summary_and_what_it_cut_off_is_l
     step = chat.turn("and on", "I am going on.")
     assert (step.event, step.session.id, step.verdict.abandoned) == ("compacted", chat.session, ())
     assert step.verdict.gone
+
+
+def numbered(count: int, last: int = 0) -> list[Wire]:
+    """A history of `count` turns whose model numbers the calls of each answer from nought; of the first turns, all but
+    the `last`, the results were left out by its client where `last` is given."""
+    history = list[Wire]()
+    for n in range(count):
+        told = f"Gauge {n} of hall {n + 3} stood at {5410 + n} millibar when Marit read it."
+        said, answer = turns("zephyr", 1, start=n)[0]
+        given = [] if 0 < last <= count - n - 1 else [result("call_0", told)]
+        history += [user(said), called("call_0", "read_file", path=f"gauges/{n}.txt"), *given, assistant(answer)]
+    return history
+
+
+def test_a_result_that_is_left_out_is_gone_though_that_of_a_later_call_has_the_same_number():
+    chat = Chat(Lab(), tools=TOOLS)
+    for n in range(4):
+        chat.turn(*turns("zephyr", 1, start=n)[0])
+    chat.history = numbered(4)
+    chat.history.append(user("and the fifth gauge?"))
+    chat.lab.answer(chat.send(), called("call_0", "read_file", path="gauges/4.txt"))
+    given = result("call_0", "Gauge 4 of hall 7 stood at 5414 millibar when Marit read it, and at 5399 at night.")
+    chat.history = [*numbered(4, last=1), chat.history[-1], called("call_0", "read_file", path="gauges/4.txt"), given]
+    step = chat.send()
+    assert (step.event, len(step.verdict.gone)) == ("window", 3)
+
+
+@pytest.mark.parametrize("told", ["The gauge reads 5411 millibar.", "The gauge reads 5411 millibar; Marit noted it."])
+def test_a_result_that_is_left_out_is_no_loss_where_its_call_says_the_same(told):
+    chat = Chat(Lab(), tools=TOOLS)
+    for n in range(3):
+        chat.turn(*turns("zephyr", 1, start=n)[0])
+    chat.history.append(user("What does the gauge read?"))
+    answering = called("call_9f2a7c41", "answer", text="The gauge reads 5411 millibar.")
+    chat.lab.answer(chat.send(), answering)
+    chat.history += [answering, result("call_9f2a7c41", told)]
+    chat.turn("Thank you.", "You are welcome.")
+    chat.history = [m for m in chat.history if m["role"] != "tool"]
+    step = chat.turn("and now?", "It waits for its review.")
+    event = "turn" if told in answering["tool_calls"][0]["function"]["arguments"] else "window"
+    assert (step.event, step.verdict.abandoned) == (event, ())

@@ -25,6 +25,7 @@ from lantern_proxy.compaction.align import seats
 from lantern_proxy.compaction.cleared import find_cleared, is_all_there
 from lantern_proxy.compaction.place import is_begun_answer, is_spoken, question
 from lantern_proxy.compaction.rewrites import (
+    is_echoed,
     is_edited,
     is_gone_back,
     is_improved,
@@ -191,6 +192,8 @@ def _event(seen: Seen, restart: bool) -> _Found:
         return _Found("branch")
     if is_joined(seen):
         return _joined(seen)
+    if is_echoed(seen):
+        return _all_there(seen, cleared)._replace(joined=True)
     summary = summary_at(seen)
     if summary is not None:
         return _Found("compacted", summary, summary)

@@ -12,6 +12,8 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from lantern_proxy.compaction.alike import (
     MARK_CHARS,
     bare,
@@ -85,6 +87,34 @@ def seats(messages: Sequence[Message]) -> list[Seat]:
         for i in m.items
         if i.kind != "reasoning" and not is_empty(i)
     ]
+
+
+def told_apart(old: Sequence[Seat], new: Sequence[Seat]) -> tuple[Sequence[Seat], Sequence[Seat]]:
+    """Both sides with ids that tell calls apart: where several calls of one side have the same id, as those of models
+    that number the calls of each answer, it goes with what is called for, or with nothing where that is the same."""
+    sides = (old, new)
+    counts = [Counter(v for s in side if s.item.kind == "call" for v in {*s.item.ids}) for side in sides]
+    numbers = {value for count in counts for value, times in count.items() if times > 1}
+    if not numbers:
+        return old, new
+    calls = [Counter((v, s.item.print) for s in side if s.item.kind == "call" for v in s.item.ids) for side in sides]
+    same = {call for count in calls for call, times in count.items() if times > 1}
+    first, second = (_with_calls(side, numbers, same) for side in sides)
+    return first, second
+
+
+def _with_calls(side: Sequence[Seat], numbers: Set[str], same: Set[tuple[str, bytes]]) -> list[Seat]:
+    """Calls, and their results behind them, with the ids among `numbers` that told_apart() gives them."""
+    found, last = list[Seat](), dict[str, bytes]()
+    for at, i in side:
+        if i.kind not in ("call", "result") or numbers.isdisjoint(i.ids):
+            found.append(Seat(at, i))
+            continue
+        last |= dict.fromkeys(i.ids, i.print) if i.kind == "call" else {}
+        named = [(value, last.get(value, b"")) for value in i.ids]
+        ids = [f"{v} {call.hex()}" if v in numbers else v for v, call in named if call and (v, call) not in same]
+        found.append(Seat(at, replace(i, ids=tuple(ids))))
+    return found
 
 
 def align(

@@ -138,6 +138,20 @@ def is_joined(seen: Seen) -> bool:
     return told and all(text in whole for text in passed)
 
 
+def is_echoed(seen: Seen) -> bool:
+    """Is all that is gone results that said no more than their call, which is kept? Of tools by which a model answers,
+    what is passed to them comes back."""
+    passed: dict[str, list[str]] = {}
+    for a, _ in seen.matched:
+        call = seen.old[a].item
+        if call.kind == "call":
+            passed |= {value: [*map(plain, strings_of(call.text))] for value in call.ids}
+    return all(
+        i.kind == "result" and any(plain(i.text) in text for value in i.ids for text in passed.get(value, ()))
+        for i in seen.gone_items
+    )
+
+
 def _was_redressed(i: Item) -> bool:
     """Did its user's client show a text otherwise than it was filed, without a note perhaps, before the session was
     brought back from the archive? Then only what was filed is known of it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lantern_proxy.compaction.align import Pairs, Seat, align, seats
+from lantern_proxy.compaction.align import Pairs, Seat, align, seats, told_apart
 from lantern_proxy.compaction.lines import untimed
 from lantern_proxy.history.record import Said, Session, before_answer, chains, place_key
 from lantern_proxy.history.summaries import SUMMARY_CHARS
@@ -149,7 +149,7 @@ class Seen:
 
 def see(session: Session, request: Request, said: Said, anew: Collection[str] = ()) -> Seen:
     """The head of `session` and `request`, side by side, item by item. said, anew: as compare() takes them"""
-    old, new = seats([e.message for e in session.head]), seats(request.messages)
+    old, new = told_apart(seats([e.message for e in session.head]), seats(request.messages))
     pending = _pending(old, new)
     answer = 0 if session.recalled else len(before_answer(session))
     pairs, moved = align(old, new, answer=answer, pending=pending, finished=_is_finished(session))

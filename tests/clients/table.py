@@ -62,6 +62,7 @@ _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 _TRPC_AGENT = ("trpc-agent-py==1.2.0", "openai==1.109.1", "sqlalchemy[asyncio]")
 _CAYU = ("cayu==0.15.0",)
 _TURNLOOP = ("turnloop==0.1.12",)
+_FORGE = ("forge-guardrails==0.10.0",)
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
@@ -755,5 +756,13 @@ CLIENTS = (
     Client(
         name="vague-code", family="vague-code", protocol="chat", losses=COMPACTED, compactions=3,
         pip=("vague-code==0.1.22",), drive=program("vague_code_chat.py"),
+    ),
+    Client(
+        name="forge", family="Forge", protocol="chat", losses=WINDOW | CLEARED, compactions=2, python=(3, 12),
+        shares="forge", pip=_FORGE, drive=program("forge_workflow.py", "tiered"),
+    ),
+    Client(
+        name="forge-window", family="Forge", protocol="chat", losses=WINDOW, compactions=3, python=(3, 12),
+        shares="forge", pip=_FORGE, drive=program("forge_workflow.py", "window"),
     ),
 )  # fmt: skip

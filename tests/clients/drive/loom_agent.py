@@ -5,13 +5,13 @@ import json
 import subprocess
 import sys
 
-from loom import Agent, Generation, Model, Runtime, SessionConfig, tool
+from loom import Agent, Model, Runtime, SessionConfig, tool
 
 JOB = json.load(sys.stdin)
 
 
 @tool(description="Runs a command.")
-async def shell(command: str) -> str:
+def shell(command: str) -> str:
     return subprocess.run(command, shell=True, capture_output=True, text=True).stdout
 
 

@@ -1,4 +1,4 @@
-"""A chat with vague-code's agent, as its terminal has one: its prompts are Chinese, and so is what opens its summaries."""
+"""A chat with vague-code's agent, as its terminal has one: its prompts are Chinese, and so is what opens a summary."""
 
 import json
 import os
