@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 import pytest
-from chats import SYSTEM, Lab, Wire, assistant, called, parts, user
+from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, turns, user
 
 from lantern_proxy.history.record import Session
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
@@ -216,3 +216,45 @@ def test_what_is_added_to_what_the_upstream_holds_begins_nothing() -> None:
     assert begins_anew(lab.known, [session], request(user("Where can I park?")))
     added = dataclasses.replace(request(user("Where can I park?")), delta=True)
     assert not begins_anew(lab.known, [session], added)
+
+
+ORDERS = (
+    "Of this conversation a summary is kept, as notes: all turns above are about to be moved out of view. Do not go on "
+    "with the task and do not call any tool. Write only what those turns change in the notes; a line of them you do "
+    "not mention is kept. Write one line `name: value` below CHANGES for each fact that those turns set or change, in "
+    "the order in which they give them, and below OPEN what is unfinished. Output these sections alone, nothing else."
+)
+FACTS = "project: the parser of zephyr was split in two, and its second half waits for a review since Tuesday."
+
+
+def noted(chat: Chat, *, tools: tuple[str, ...] = ()) -> str:
+    """The event of what a client sends that has its model say what changes in notes, and shows these in place of all
+    but the first message."""
+    orders = ORDERS if not tools else "Before we go on, tell me what I should put into the notes, please."
+    step = chat.send([*chat.history, user(orders)], tools=tools)
+    assert step.link.side != bool(tools)
+    chat.lab.answer(step, assistant(f"CHANGES\n{FACTS}\nOPEN\n(none)"))
+    notes = user(f"[[NOTES: {len(chat.history)} messages are in the archive]]\nRULES\n(none)\nSTATE\n{FACTS}\nOPEN")
+    step = chat.send([chat.history[0], notes, user("And what comes next?")])
+    return step.event if step.session.id == chat.session else "another"
+
+
+@pytest.mark.parametrize("tools", [(), TOOLS])
+def test_notes_of_which_a_model_only_said_what_changes_show_whose_they_are(tools: tuple[str, ...]) -> None:
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
+    assert noted(chat, tools=tools) == "compacted"
+
+
+@pytest.mark.parametrize("tools", [(), TOOLS])
+def test_notes_are_nobodys_that_say_what_another_was_told(tools: tuple[str, ...]) -> None:
+    lab = Lab()
+    for project in ("amber", "zephyr"):
+        chat = Chat(lab, tools=TOOLS)
+        chat.turn("Hello.", "Hello. What is it about?")
+        for said, answer in turns(project, 4):
+            chat.turn(said, answer)
+        if project == "amber":
+            chat.turn("What is said of zephyr?", f"It is said that\n{FACTS}")
+    assert noted(chat, tools=tools) == "another"

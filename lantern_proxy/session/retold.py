@@ -14,9 +14,9 @@ from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_
 from lantern_proxy.history.text import terms
 from lantern_proxy.session.known import PROBE_CHARS
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.read import is_users, read_of, untagged
+from lantern_proxy.session.read import is_users, read_of, shows_beginning, untagged
 from lantern_proxy.session.wishes import wishes_summary, wishes_title
-from lantern_proxy.turn import Request, plain
+from lantern_proxy.turn import Message, Request, plain
 
 _STAMP = re.compile(rf"\A{STAMP}")
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
@@ -120,6 +120,16 @@ def answer_in(session: Session, whole: str) -> list[str]:
     return [next((each for each in forms if each in whole), forms[0]) for forms in shown]
 
 
+def lines_in(answer: Message, session: Session, request: Request) -> list[str]:
+    """The long lines of an answer, where what the user and the system say in a request holds all of them, behind what
+    `session` began with: models say what is to be changed in notes, and clients put it in its place there."""
+    if not shows_beginning(session, request):
+        return []
+    lines = [plain(line) for i in answer.items if i.kind == "text" for line in i.text.splitlines()]
+    long, whole = [line for line in lines if len(line) >= SUMMARY_CHARS], asked_in(request)
+    return long if all(line in whole for line in long) else []
+
+
 def _retold(session: Session, request: Request) -> list[str]:
     """Long texts of the session's last answer that stand in what the user or the system says.
 
@@ -130,7 +140,9 @@ def _retold(session: Session, request: Request) -> list[str]:
         return []
     whole, found = asked_in(request), list[str]()
     if request.tools >= session.tools:  # it may have been asked for without tools
-        found += [text for text in answer_in(session, whole) if text in whole]
+        found += [text for text in answer_in(session, whole) if text in whole] or lines_in(
+            session.head[-1].message, session, request
+        )
     if request.tools <= session.tools or _is_form_for_it(session, request):
         passed = (plain(text) for i in session.head[-1].message.calls for text in strings_of(i.text))
         found += [text for text in passed if text in whole and not whole.endswith(text)]

@@ -17,12 +17,21 @@ from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, shows_task, told_steps
 from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.session.known import CANDIDATES, Known, is_greeting, is_said_once, quoted, receivers_of, searched
+from lantern_proxy.session.known import (
+    CANDIDATES,
+    Known,
+    is_greeting,
+    is_said_once,
+    quoted,
+    receivers_of,
+    searched,
+    side_of,
+)
 from lantern_proxy.session.linked import DELEGATED, PASTED, Link
 from lantern_proxy.session.passed_on import is_delegated
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.read import read_of, texts_of
-from lantern_proxy.session.retold import answer_in, asked_in, is_retold, is_told_whole
+from lantern_proxy.session.retold import answer_in, asked_in, is_retold, is_told_whole, lines_in
 from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.wishes import (
     is_result_to_shorten,
@@ -112,6 +121,8 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     if told:
         side = used or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
+    if at_once and _is_noted(known, session, request):
+        return Link(session=session, restart=True, why="notes that were made for it")
     if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if used:
@@ -166,8 +177,29 @@ def _quoted_of(known: Known, session: Session, others: Sequence[Session], whole:
 
 
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
-    """Did no other session get the texts of the last answer, or say them? A bot may say them to all."""
-    return all(is_own(known, session, text, of=request) for text in answer_in(session, asked_in(request)))
+    """Did no other session get the texts of the last answer, or lines of them that stand alone, or say them? A bot may
+    say them to all."""
+    if not all(is_own(known, session, text, of=request) for text in answer_in(session, asked_in(request))):
+        return False
+    return _are_own(known, session, lines_in(session.head[-1].message, session, request))
+
+
+def _are_own(known: Known, session: Session, lines: Sequence[str]) -> bool:
+    """Does no other session hold one of these lines?"""
+    others = (said for sid, said in known.said.items() if lines and sid != session.id)
+    return not any(line in text for said in others for text in said for line in lines)
+
+
+def _is_noted(known: Known, session: Session, request: Request) -> bool:
+    """Does a request under the session's orders, with its tools, hold what a side call has said line by line after all
+    that was said in the session? Its client puts it into notes, in the place of what they stand for."""
+    side = side_of(known, session)
+    if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
+        return False
+    if not (shows_system_of(session, request) and request.tools >= session.tools):
+        return False
+    lines = lines_in(side.head[-1].message, session, request)
+    return bool(lines) and _are_own(known, session, lines)
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
