@@ -2505,3 +2505,12 @@ def test_a_result_that_is_left_out_is_no_loss_where_its_call_says_the_same(told)
     step = chat.turn("and now?", "It waits for its review.")
     event = "turn" if told in answering["tool_calls"][0]["function"]["arguments"] else "window"
     assert (step.event, step.verdict.abandoned) == (event, ())
+
+
+def test_a_short_list_of_what_was_done_that_calls_itself_a_summary_is_one():
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
+    chat.history[1:5] = [user("The following is a summary of your previous actions:\n\n[run] ls")]
+    step = chat.turn("go on", "I will go on.")
+    assert (step.event, step.verdict.summary, step.session.id) == ("compacted", 2, chat.session)

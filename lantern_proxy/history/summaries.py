@@ -14,7 +14,8 @@ _QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!
 
 MARKER = re.compile(
     r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
-    r"|(?:context|conversation|session|chat) summary|summary of (?:\w+ ){0,3}(?:conversation|session|chat)",
+    r"|(?:context|conversation|session|chat) summary|summary of (?:\w+ ){0,3}(?:conversation|session|chat)"
+    r"|summary of (?:\w+ )?(?:previous|earlier|prior|older) ",
     re.I,
 )
 """Words that clients put in front of a summary."""

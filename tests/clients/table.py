@@ -765,4 +765,16 @@ CLIENTS = (
         name="forge-window", family="Forge", protocol="chat", losses=WINDOW, compactions=3, python=(3, 12),
         shares="forge", pip=_FORGE, drive=program("forge_workflow.py", "window"),
     ),
+    Client(
+        name="cliff", family="CliffCompaction", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("cliffcompaction==0.1.0", "openai==3.57.0"), drive=program("gateway_chat.py", "cliff"),
+    ),
+    Client(
+        name="ctxkeeper", family="ctxkeeper", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("ctxkeeper==1.2.0", "openai==3.57.0"), drive=program("gateway_chat.py", "ctxkeeper"),
+    ),
+    Client(
+        name="context-guardian", family="Context Guardian", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("context-guardian==0.12.0", "openai==3.57.0"), drive=program("gateway_chat.py", "context-guardian"),
+    ),
 )  # fmt: skip

@@ -28,7 +28,9 @@ _REMINDER = re.compile(
 _NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
 """Ends each message of a client whose model compacts by a tool, and says what it wants compacted."""
 _ASKS_NOTES = re.compile(r"Write the session notes\b")
-_ASKS_SUMMARY = re.compile(rf"summar|snapshot|checkpoint|compact|摘要|^{_ASKS_NOTES.pattern}", re.I)
+_ASKS_SUMMARY = re.compile(
+    rf"summar|snapshot|checkpoint|compact|摘要|Write the new NOTES\b|^{_ASKS_NOTES.pattern}", re.I
+)
 _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
 _BLOCKS = re.compile(r"\[Block: (\w+)\]")
@@ -194,6 +196,8 @@ class Script:
             return "summary", Reply(json.dumps({"blocks": told}))
         if noted := _NOTED_AT.search(last):
             return "summary", Reply(f"* CRITICAL ({noted[1]}) {summary}")
+        if "the word RULES" in last:
+            return "summary", Reply(f"RULES\n(none)\nSTATE\n{summary}\nOPEN\n(none)")
         if "<observations>" in instructions:
             return "summary", Reply(f"<observations>\n* {summary}\n</observations>")
         if "<analysis>" in last + instructions:
