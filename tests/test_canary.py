@@ -179,7 +179,7 @@ def _read(mine, id_: int) -> None:
     mine.shapes("s1", "p1", "passage", 0, 9)
     mine.count(99, project="p1")
     mine.passages(project="p1")
-    mine.plain_passages([id_])
+    mine.as_now(mine.plain_passages([id_]).values())
     mine.search("text", session="s1", speaker="user", since=1.0)
     mine.fts(["text"], 5)
     mine.requests(session="s1")

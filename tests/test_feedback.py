@@ -305,3 +305,19 @@ def test_what_is_removed_leaves_no_earlier_wording_and_no_mark_behind(archive, p
     archive.close()
     left = b"".join(part.read_bytes() for part in path.parent.iterdir())
     assert b"db-stage-7" not in left
+
+
+def test_passages_as_they_are_now_are_the_same_objects_but_for_what_changed(archive):
+    mine = archive.of("t_one")
+    before = [*mine.plain_passages([p.id for p in mine.passages(session="s1")]).values()]
+    assert all(a is b for a, b in zip(before, mine.as_now(before).values(), strict=True))
+    judged, pinned, corrected = before
+    settle = partial(reinforce.settle, rates=reinforce.Rates())
+    mine.feedback("", judged.id, "wrong", now=NOW, settle=settle)
+    mine.pin(pinned.id, now=NOW)
+    mine.edit(chunk.reword(corrected, "The invoice number is INV-7."), now=NOW)
+    now, read = mine.as_now(before), mine.plain_passages([judged.id, pinned.id])
+    assert repr(now) == repr(read)  # in which verdicts and pins count
+    assert now[judged.id] != judged
+    assert now[pinned.id] is not pinned
+    assert not archive.of("t_other").as_now(before)

@@ -4,7 +4,6 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -118,12 +117,12 @@ def test_a_rule_is_no_echo_of_what_uses_the_same_words():
     first, again = part(0, {"a": 2.0, "b": 2.0}), part(1, {"a": 1.0, "b": 1.0, "@1": 1.0})
     sizes = {"power": 0.8, "shares": {}}
     assert len(cover([first, again], lambda p, opened: 10, 1_000, **sizes)) == 1
-    assert len(cover([first, replace(again, rule=True)], lambda p, opened: 10, 1_000, **sizes)) == 2
+    assert len(cover([first, again._replace(rule=True)], lambda p, opened: 10, 1_000, **sizes)) == 2
 
 
 def test_what_a_user_wishes_of_an_agent_is_no_echo_of_what_it_reports():
     told, again = part(0, {"a": 20.0, "b": 20.0}), part(1, {"a": 10.0, "b": 10.0, "@1": 10.0})
-    report, wish = replace(told, speaker="assistant"), replace(again, wish=True)
+    report, wish = told._replace(speaker="assistant"), again._replace(wish=True)
 
     def taken(*offered):
         return len(cover(offered, lambda p, opened: 10, 1_000, power=0.8, shares={}))
@@ -140,8 +139,8 @@ def test_what_a_user_tells_an_assistant_is_an_echo_of_one_message_and_not_of_wor
         return [each.part.candidate for each in cover(offered, lambda p, opened: 10, 1_000, power=0.8, shares={})]
 
     assert taken(*told, again) == [0, 1]
-    assert taken(*told, replace(again, told=True)) == [0, 1, 2]
-    assert taken(part(0, {"nadia": 9.0, "may": 9.0}), replace(again, told=True)) == [0]
+    assert taken(*told, again._replace(told=True)) == [0, 1, 2]
+    assert taken(part(0, {"nadia": 9.0, "may": 9.0}), again._replace(told=True)) == [0]
 
 
 FELL = "Vera fell? No, she slid off the chair, form 2291 is filled in. Still no stairs! Shall I call the ward?"

@@ -58,9 +58,9 @@ def test_a_rule_without_room_is_no_echo_of_what_uses_its_words():
 
     taken = Part(0, (0,), "user", {"linter": 9.0}, 9.0)
     left = Part(1, (0,), "user", {"linter": 1.0, "@1": 5.0}, 6.0)
-    for part, reason in ((left, "echo"), (replace(left, rule=True), "budget")):
+    for part, reason in ((left, "echo"), (left._replace(rule=True), "budget")):
         passed = Passed()
-        candidates = [replace(said(n), passage=replace(said(n).passage, id=n + 1)) for n in range(2)]
+        candidates = [said(n)._replace(passage=replace(said(n).passage, id=n + 1)) for n in range(2)]
         note_cover(passed, candidates, [taken, part], [Chosen(taken, 9.0)])
         passed.finish("loss", None)
         assert [one.reason for one in passed.told if one.passage.id == 2] == [reason]

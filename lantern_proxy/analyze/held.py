@@ -24,8 +24,8 @@ class Held:
 
     def holds(self, parts: Sequence[str]) -> list[bool]:
         """Which of `parts` stand in the text so that no word goes on where one begins or ends?"""
-        data = [*map(_utf8, parts)]
-        return [self._is_whole(part, at) for part, at in zip(data, self._places(data), strict=True)]
+        data = [part.encode("utf-8", "surrogatepass") for part in parts]
+        return [at != -1 and self._is_whole(part, at) for part, at in zip(data, self._places(data), strict=True)]
 
     def held(self, parts: Sequence[str]) -> set[str]:
         """Those of `parts` that the text holds."""

@@ -1,7 +1,8 @@
 """What an open index is built from and kept up to date with: the passages of a scope, column by column."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from sqlite_utils.db import Database
@@ -22,6 +23,12 @@ _PLAIN = (
     "WHERE p.tenant = ?"
 )
 """Without the terms, which stand last in a row and are long."""
+_NOW = """SELECT p.id, p.text, p.confidence, p.success, p.accesses, p.accessed_at, k.verdict, k.pinned
+    FROM json_each(?) v CROSS JOIN passages p ON p.id = v.value
+    LEFT JOIN marks k ON k.tenant = p.tenant AND k.project = p.project AND k.hash = p.hash WHERE p.tenant = ?"""
+_CHANGING = ("confidence", "success", "accesses", "accessed_at", "verdict", "pinned")
+"""What of a passage changes while its text stays, in the order of _NOW."""
+_changing = attrgetter(*_CHANGING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,19 @@ class Scopes(Reads):
     def plain_passages(self, ids: Iterable[int]) -> dict[int, Passage]:
         """Those of `ids` that are there, without their terms."""
         return {row[0]: to_passage(row) for row in self._rows(_PLAIN, (json_ids(ids), self.tenant))}
+
+    def as_now(self, passages: Iterable[Passage]) -> dict[int, Passage]:
+        """Those of `passages` that are there with the same text, by id, with what is known of them now: what was learnt
+        of them, and what somebody said. The same objects where that did not change: a third of what plain_passages()
+        costs."""
+        before = {passage.id: passage for passage in passages}
+        found: dict[int, Passage] = {}
+        for id_, text, *learnt, verdict, pinned in self._rows(_NOW, (json_ids(before), self.tenant)):
+            passage, now = before[id_], (*learnt, verdict or "", bool(pinned))
+            if text == passage.text:
+                same = now == _changing(passage)
+                found[id_] = passage if same else replace(passage, **dict(zip(_CHANGING, now, strict=True)))
+        return found
 
 
 def scoped(table: str, session: str | None, project: str | None) -> tuple[str, list[str]]:

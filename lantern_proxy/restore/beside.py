@@ -22,7 +22,7 @@ from lantern_proxy.analyze import ends_asking, informative, is_content, query_te
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import Source, candidate_of, looked_at, name_chars, names_of
+from lantern_proxy.restore.candidates import Source, candidates_of, looked_at, name_chars, names_of
 from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms, says_itself
 from lantern_proxy.restore.lines import greets
 from lantern_proxy.restore.parts import Candidate, among_people
@@ -328,7 +328,7 @@ class Beside:
         """The passages at `rows` with the lines that the request lacks, in this order, but for those of which it lacks
         none, or that it may not have."""
         some = looked_at(self.scope, rows, self.present, self.ask)
-        found = [candidate_of(row, read, self.present, self.ask) for row, read, reason in some if not reason]
+        found = candidates_of([(row, read) for row, read, reason in some if not reason], self.present, self.ask)
         return [each for each in self.source.alive(self.ask, found) if each.lost]
 
     def _offered(self, row: int, score: float, lines: Sequence[int]) -> pack.Offer | None:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from lantern_proxy import pack, reinforce, trust
@@ -55,9 +55,9 @@ class Source:
             if reason:
                 ask.passed.add(read.passage, reason, row=row)
                 continue
-            candidate = candidate_of(row, read, present, ask)
+            (candidate,) = candidates_of([(row, read)], present, ask)
             if read.passage.id in ask.shown:
-                candidate = replace(candidate, lost=_left_out(candidate, mass))
+                candidate = candidate._replace(lost=_left_out(candidate, mass))
             if any(tells(read.lines[i], mass) for i in _bearing(candidate, mass)) or answering_rows(candidate, mass):
                 found.append(candidate)
                 most_chars -= len(read.flat)
@@ -68,16 +68,16 @@ class Source:
     def alive(self, ask: Ask, candidates: Sequence[Candidate]) -> list[Candidate]:
         """`candidates` as the archive has them now: without those that were pruned or corrected since the scope was
         read, that a person refused, or that have too little confidence."""
-        now = self.archive.of(ask.tenant).plain_passages([c.passage.id for c in candidates])
+        now = self.archive.of(ask.tenant).as_now([c.passage for c in candidates])
         found = []
         for candidate in candidates:
             passage = now.get(candidate.passage.id)
-            if passage is None or passage.text != candidate.passage.text:
-                continue  # a passage that was corrected since the scope was read has other lines
+            if passage is None:
+                continue
             if reason := self.refused(passage):
                 ask.passed.add(passage, reason, value=passage.confidence, row=candidate.row)
             else:
-                found.append(replace(candidate, passage=passage))
+                found.append(candidate if passage is candidate.passage else candidate._replace(passage=passage))
         return found
 
     def refused(self, passage: Passage) -> Reason | None:
@@ -102,13 +102,16 @@ def looked_at(
             yield row, read, "left" if read.passage.message in ask.left else "present" if is_held else None
 
 
-def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Candidate:
-    """A passage with the lines that the request lacks. A passage of a replayed block of which the request seems to hold
-    no line at all stands there in another form, so nothing of it counts as lost."""
-    gone = lost(read.passage, read.lines, present)
-    if read.passage.id in ask.shown and len(gone) == len(read.lines):
-        gone = ()
-    return Candidate(read.passage, read.lines, gone, row)
+def candidates_of(some: Sequence[tuple[int, ReadPassage]], present: Present, ask: Ask) -> list[Candidate]:
+    """Passages at rows with the lines that the request lacks. A passage of a replayed block of which the request seems
+    to hold no line at all stands there in another form, so nothing of it counts as lost."""
+    gone = lost([(read.passage, read.lines) for _, read in some], present)
+    return [
+        Candidate(
+            read.passage, read.lines, () if read.passage.id in ask.shown and len(own) == len(read.lines) else own, row
+        )
+        for (row, read), own in zip(some, gone, strict=True)
+    ]
 
 
 def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
@@ -265,10 +268,12 @@ def newest(candidates: Sequence[Candidate], ask: Ask) -> tuple[list[Candidate], 
     that holds this statement. Without it they mislead."""
     old = replaced(candidates, ask)
     gone = {(n, i) for (n, i), newer in old.items() if newer.whole and candidates[n].lines[i].sort != "rule"}
-    kept = [replace(c, lost=tuple(i for i in c.lost if (n, i) not in gone)) for n, c in enumerate(candidates)]
-    for n, candidate in enumerate(kept):
-        if candidates[n].lost and not candidate.lost:
-            turn = max(old[n, i].turn for i in candidates[n].lost)
+    kept = [*candidates]
+    for n in sorted({n for n, _ in gone}):
+        candidate = candidates[n]
+        kept[n] = candidate._replace(lost=tuple(i for i in candidate.lost if (n, i) not in gone))
+        if candidate.lost and not kept[n].lost:
+            turn = max(old[n, i].turn for i in candidate.lost)
             ask.passed.add(candidate.passage, "superseded", other=turn)
     news = {at: newer.candidate for at, newer in old.items() if at not in gone and newer.candidate is not None}
     return kept, news

@@ -372,17 +372,25 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
     return value
 
 
-def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:
-    """Which of the passage's lines the request lacks, by index. The arguments of a call may be written otherwise there:
-    of a call all lines where more than a tenth of its words are gone, else those with a specific term that is gone."""
-    if passage.tools and passage.speaker != "tool":
-        words = _WORD.findall(passage.text.lower())
-        if sum(present.words(words)) < 0.9 * len(words):
-            return tuple(range(len(of)))
-        held_keys = present.specific_terms({each for line in of for each in line.keys})
-        return tuple(i for i, line in enumerate(of) if not held_keys.issuperset(line.keys))
-    held = present.holds([without_ago(line.flat) for line in of])
-    return tuple(i for i, is_held in enumerate(held) if not is_held)
+def lost(some: Sequence[tuple[Passage, Sequence[Line]]], present: Present) -> list[tuple[int, ...]]:
+    """For each of some passages which of its lines the request lacks, by index; looked for all at once."""
+    is_call = [bool(passage.tools) and passage.speaker != "tool" for passage, _ in some]
+    said = [without_ago(line.flat) for (_, of), call in zip(some, is_call, strict=True) if not call for line in of]
+    held = iter(present.holds(said))
+    return [
+        _lost_of_call(passage, of, present) if call else tuple([i for i in range(len(of)) if not next(held)])
+        for (passage, of), call in zip(some, is_call, strict=True)
+    ]
+
+
+def _lost_of_call(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:
+    """The arguments of a call may be written otherwise in the request: all lines where more than a tenth of its words
+    are gone, else those with a specific term that is gone."""
+    words = _WORD.findall(passage.text.lower())
+    if sum(present.words(words)) < 0.9 * len(words):
+        return tuple(range(len(of)))
+    held = present.specific_terms({each for line in of for each in line.keys})
+    return tuple(i for i, line in enumerate(of) if not held.issuperset(line.keys))
 
 
 def without_ago(flat: str) -> str:

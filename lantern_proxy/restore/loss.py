@@ -12,7 +12,7 @@ from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.block import Picked
-from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, looked_at, newest
+from lantern_proxy.restore.candidates import Source, candidates_of, choice_of, looked_at, newest
 from lantern_proxy.restore.companions import Companions
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import Chosen, Cost, Room, completed, cover
@@ -20,6 +20,7 @@ from lantern_proxy.restore.filling import NUMBER, filled
 from lantern_proxy.restore.lines import beside_rows, flat
 from lantern_proxy.restore.offers import PINNED, around
 from lantern_proxy.restore.parts import UNASKED, Candidate, Part, among_people, parts_of
+from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.scope import Scope
@@ -104,18 +105,17 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """The passages at `rows` as candidates, in that order, as many as there is time to read."""
-    found: list[Candidate] = []
     scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
     summary = flat(ask.summary)
+    told: list[tuple[int, ReadPassage]] = []
     for n, row in enumerate(rows):
         if n and ask.late():
             break
-        if summary and _is_summary_prompt(summary, scope, row):
-            continue
-        candidate = _without_rows_of_before(scope, candidate_of(row, scope.passages[row], present, ask))
-        if candidate.lost:
-            found.append(replace(candidate, around=around(scope, row)))
-    return source.alive(ask, found)
+        read = scope.passages[row]
+        if read.lines and not (summary and _is_summary_prompt(summary, scope, row)):
+            told.append((row, read))
+    found = [_without_rows_of_before(scope, candidate) for candidate in candidates_of(told, present, ask)]
+    return source.alive(ask, [each._replace(around=around(scope, each.row)) for each in found if each.lost])
 
 
 def _is_summary_prompt(summary: str, scope: Scope, row: int) -> bool:
@@ -145,7 +145,7 @@ def _without_rows_of_before(scope: Scope, candidate: Candidate) -> Candidate:
     if not said or passage.speaker != "tool" or not passage.part or before.message != passage.message:
         return candidate
     is_row = beside_rows(passage, candidate.lines, before.text)
-    return replace(candidate, lost=tuple(i for i in candidate.lost if not is_row[i]))
+    return candidate._replace(lost=tuple(i for i in candidate.lost if not is_row[i]))
 
 
 def _cover(
@@ -190,7 +190,7 @@ def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -
             lines = [
                 replace(e, salience=max(e.salience, ANSWERS)) if e.words or e.digits else e for e in candidate.lines
             ]
-            candidate = replace(candidate, lines=tuple(lines), within=context.words)
+            candidate = candidate._replace(lines=tuple(lines), within=context.words)
         found.append(candidate)
     return found
 

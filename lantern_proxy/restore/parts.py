@@ -7,9 +7,10 @@ specific terms and words that it would bring back, by their weight.
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum
+from typing import NamedTuple
 
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.pack import day, entry_of
@@ -42,8 +43,7 @@ WORD_WEIGHT = 0.4
 """A content word of the highest idf, against 1 for a name and 2 for a named number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A passage and those of its lines that the request lacks."""
 
     passage: Passage
@@ -51,13 +51,12 @@ class Candidate:
     lost: tuple[int, ...]
     row: int = -1
     """Of the passage in its scope."""
-    around: Around = field(default_factory=lambda: Around(answers=False))
+    around: Around = Around(answers=False)
     within: frozenset[str] = frozenset()
     """Words of what the passage belongs to, if it is a short message: that goes in with it, see restore/context.py."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Lines of one candidate that go in together."""
 
     candidate: int

@@ -1,7 +1,6 @@
 """Which of the lost passages say too little of what is asked to stand in a question block."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import fsum
 
 from lantern_proxy.analyze import ends_asking, terms
@@ -75,7 +74,7 @@ def without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> l
         said = _replied_to(candidate, scope, ask)
         lost = tuple(i for i in candidate.lost if not echoes(candidate.lines[i], said, scope))
         if lost and not _only_asks_on(candidate, lost):
-            found.append(candidate if lost == candidate.lost else replace(candidate, lost=lost))
+            found.append(candidate if lost == candidate.lost else candidate._replace(lost=lost))
         else:
             ask.passed.add(candidate.passage, "present", row=candidate.row)
     return found
