@@ -44,6 +44,8 @@ _HEADER = re.compile(
     re.I,
 )
 _BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_MAY_FORGE = re.compile(r"[<\uff1c\u2039\ufe64\[\uff3b\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+"""One of these stands wherever _TAG, _HEADER or _BREAKS match; most texts have none."""
 
 MOST_SHARE, LEAST_SHARE_CHARS = 0.5, 300
 """Most of the room that one passage may take: of a longer one the best sentences go in, so that others fit too."""
@@ -85,6 +87,8 @@ def _of_rule(signs: str) -> str:
 
 def escape(text: str) -> str:
     """`text` so that it can neither open nor close a block nor start an entry of its own."""
+    if not _MAY_FORGE.search(text):
+        return text
     text = _BREAKS.sub("\n", text)
     return _HEADER.sub("(", _TAG.sub("&lt;", text))
 

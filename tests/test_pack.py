@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lantern_proxy import pack
 from lantern_proxy.pack import WRAPPER_CHARS, Choice, Offer, entry_chars, escape, fit, greedy, render
 from lantern_proxy.trust import marked
 from lantern_proxy.turn import Passage
@@ -240,3 +241,10 @@ def test_a_passage_too_long_for_the_room_gives_its_best_sentence_choose():
 def test_an_entry_costs_no_more_than_it_is_said_to():
     choices = choose(*(passage("text \r\n more", position=n) for n in range(5)))
     assert len(render(choices)) <= WRAPPER_CHARS + sum(entry_chars(c.passage, c.spans) for c in choices)
+
+
+def test_every_sign_that_is_escaped_somewhere_is_looked_for_first():
+    for sign in map(chr, range(0x10000)):
+        for told in (f"{sign}restored_context>", f"{sign}2026-05-01 user #3]", f"a{sign}b"):
+            plain = pack._HEADER.sub("(", pack._TAG.sub("&lt;", pack._BREAKS.sub("\n", told)))
+            assert escape(told) == plain

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lantern_proxy.restore.cover import cover, value
 from lantern_proxy.restore.lines import Present, greets, lines, takes_back
 from lantern_proxy.restore.loss import _cost_of
-from lantern_proxy.restore.parts import Candidate, Part, parts_of
+from lantern_proxy.restore.parts import Candidate, Part, among_people, parts_of
 from lantern_proxy.restore.salience import Around, likelihood
 from lantern_proxy.turn import Passage
 
@@ -84,7 +84,7 @@ def worth(text, *, speaker="user"):
     """What a part of it is worth, over its likelihood."""
     passage = said(text, speaker)
     told = lines(passage)
-    (made,) = parts_of([Candidate(passage, told, (0,))], Present(""), lambda term: 0.8, [1.0])
+    (made,) = parts_of([Candidate(passage, told, (0,))], Present(""), lambda term: 0.8, [1.0], people=False)
     return made.alone / likelihood(told, lambda key: 1.0, lambda term: 0.8, Around(answers=False))
 
 
@@ -150,7 +150,7 @@ FELL = "Vera fell? No, she slid off the chair, form 2291 is filled in. Still no 
 def test_of_a_short_message_to_an_assistant_goes_in_all_that_is_told(before, lines_of):
     some = [said(f"{before}{text}") for text in (FELL, "The ward is on the second floor, behind the lift.")]
     candidates = [Candidate(passage, told := lines(passage), tuple(range(len(told)))) for passage in some]
-    first, _ = parts_of(candidates, Present(""), lambda term: 0.8, [1.0, 1.0])
+    first, _ = parts_of(candidates, Present(""), lambda term: 0.8, [1.0, 1.0], people=among_people(some))
     assert first.lines == lines_of
 
 

@@ -183,10 +183,19 @@ def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
     """What of one passage some parts put into the block; and the name before it, as group chats have it."""
     candidate = candidates[taken[0].candidate]
-    said = sorted(i for part in taken for i in part.lines)
-    spans = [(candidate.lines[i].start, candidate.lines[i].end) for i in said]
-    names = names_of(candidate.passage, candidate.lines)
-    return pack.Choice(candidate.passage, pack.named(spans, [names[i] for i in said], name_chars(candidate.passage)))
+    return pack.Choice(candidate.passage, spans_of(candidate, sorted([i for part in taken for i in part.lines])))
+
+
+def text_of(candidate: Candidate, said: Sequence[int]) -> str:
+    """These of its lines as a block shows them, but for escapes."""
+    return pack.join(candidate.passage.text, spans_of(candidate, said))
+
+
+def spans_of(candidate: Candidate, said: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Where these of its lines stand, and before them the name of who says them, as group chats have it."""
+    passage, lines = candidate.passage, candidate.lines
+    spans, names = [(lines[i].start, lines[i].end) for i in said], names_of(passage, lines)
+    return pack.named(spans, [names[i] for i in said], name_chars(passage))
 
 
 def name_chars(passage: Passage) -> int:
@@ -198,6 +207,8 @@ def names_of(passage: Passage, lines: Sequence[Line]) -> list[tuple[int, int]]:
     """For each line the span of the name before it: of its own in a transcript, which a user has from elsewhere, else
     that of the whole text; an empty one where there is none."""
     text, first = passage.text, (0, name_chars(passage))
+    if "\n" not in text:
+        return [first] * len(lines)
     found, name, at = list[tuple[int, int]](), first, 0
     for line in lines if passage.speaker == "user" else ():
         start = text.rfind("\n", at, line.start) + 1 or at

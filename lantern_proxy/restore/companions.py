@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import choice_of
+from lantern_proxy.restore.candidates import text_of
 from lantern_proxy.restore.cover import Chosen, Cost, Room
 from lantern_proxy.restore.lines import stands_under
 from lantern_proxy.restore.parts import Candidate, Part, unweighed
@@ -58,7 +58,8 @@ class Companions:
         known = part.candidate, *part.lines
         if known not in self.rows_of:
             seen = part.speaker == "user" and not self.beside.ask.late()
-            row, text = self.candidates[part.candidate].row, choice_of(self.candidates, [part]).text
+            candidate = self.candidates[part.candidate]
+            row, text = candidate.row, text_of(candidate, part.lines)
             came = self.beside.came_of(row, text) if seen else []
             later = [self.later[part.candidate, i] for i in part.lines if (part.candidate, i) in self.later]
             self.rows_of[known] = [*dict.fromkeys([*later, *came])]

@@ -12,7 +12,7 @@ from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.block import Picked
-from lantern_proxy.restore.candidates import Source, candidates_of, choice_of, looked_at, newest
+from lantern_proxy.restore.candidates import Source, candidates_of, choice_of, looked_at, newest, text_of
 from lantern_proxy.restore.companions import Companions
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import Chosen, Cost, Room, completed, cover
@@ -66,11 +66,13 @@ def _chosen(
     soon = _hurried(ask)
     rows, n_looked_at = _pool(source, scope, present, soon)
     contexts = Contexts(scope)
-    found = _in_context(_candidates(source, scope, rows, present, soon), contexts, soon)
+    found = _candidates(source, scope, rows, present, soon)
+    people = among_people([candidate.passage for candidate in found])
+    found = found if people else _in_context(found, contexts, soon)
     candidates, later = newest(found, _hurried(ask))
     cost = _cost_of(candidates, ask.session)
-    chosen = _cover(source, scope, candidates, present, cost, room, ask)
-    if not among_people([candidate.passage for candidate in candidates]):
+    chosen = _cover(source, scope, candidates, present, cost, room, ask, people=people)
+    if not people:
         soon = _hurried(ask)
         beside = Beside(source, scope, present, {}, soon, contexts)
         later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
@@ -140,29 +142,32 @@ def _without_rows_of_before(scope: Scope, candidate: Candidate) -> Candidate:
     """`candidate` without rows of a tool's result that began in the passage before: alone this passage does not show
     that they are rows."""
     passage = candidate.passage
+    if passage.speaker != "tool" or not passage.part:
+        return candidate
     said = [i for i in candidate.lost if candidate.lines[i].sort != "printed"]
     before = scope.passages[candidate.row - 1].passage if candidate.row else passage
-    if not said or passage.speaker != "tool" or not passage.part or before.message != passage.message:
+    if not said or before.message != passage.message:
         return candidate
     is_row = beside_rows(passage, candidate.lines, before.text)
     return candidate._replace(lost=tuple(i for i in candidate.lost if not is_row[i]))
 
 
 def _cover(
-    source: Source, scope: Scope, candidates: Sequence[Candidate], present: Present, cost: Cost, room: int, ask: Ask
-) -> list[Chosen]:
+    source: Source, scope: Scope, candidates: Sequence[Candidate], present: Present, cost: Cost, room: int, ask: Ask,
+    *, people: bool,
+) -> list[Chosen]:  # fmt: skip
     near = frozenset(terms(ask.summary))
     prior = [
         (0.75 + 0.5 * c.passage.confidence)
         * (PINNED if c.passage.pinned else 1.0)
-        * (1 + 0.1 * overlap(near, frozenset().union(*(line.words for line in c.lines))))
+        * (1 + 0.1 * overlap(near, frozenset().union(*[line.words for line in c.lines])) if near else 1.0)
         for c in candidates
     ]
-    soon = _hurried(ask)
+    soon, idf = _hurried(ask), scope.rarities.__getitem__
     offered, chosen = list[Part](), list[Chosen]()
     # where nothing fits whole, what says most of it; where nothing else was lost, what was printed is all there is
     for unasked, whole in ((UNASKED, True), (UNASKED, False), (UNASKED - {"printed"}, True)):
-        offered = parts_of(candidates, present, scope.idf, prior, soon.late, unasked=unasked, whole=whole)
+        offered = parts_of(candidates, present, idf, prior, soon.late, people=people, unasked=unasked, whole=whole)
         chosen = cover(
             offered,
             cost,
@@ -179,9 +184,7 @@ def _cover(
 
 def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -> list[Candidate]:
     """`candidates`; those that are short messages of a user count together with what they belong to, with which "teal"
-    says something. Where people talk to each other they stay as they are: what was said before stands above them."""
-    if among_people([candidate.passage for candidate in candidates]):
-        return [*candidates]
+    says something. Not for where people talk to each other: there, what was said before stands above them."""
     contexts.read_around([candidate.row for candidate in candidates])
     found = []
     for candidate in candidates:
@@ -204,8 +207,8 @@ def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
         told = part.candidate, part.lines
         known = sizes.get(told)
         if known is None:
-            passage = candidates[part.candidate].passage
-            size = len(pack.escape(choice_of(candidates, [part]).text)) + 1
+            candidate = candidates[part.candidate]
+            passage, size = candidate.passage, len(pack.escape(text_of(candidate, part.lines))) + 1
             known = sizes[told] = size, pack.entry_of(passage), pack.day(passage)
         size, entry, day = known
         if entry in opened:

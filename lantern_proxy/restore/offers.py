@@ -107,7 +107,8 @@ def _answers(scope: Scope, row: int) -> bool:
         return False
     before = scope.passages[at]
     asked = before.passage.session == passage.session and before.passage.message != passage.message
-    return asked and ends_asking(_ATTACHED.sub("", before.flat[-200:]))
+    end = before.flat[-200:]
+    return asked and ends_asking(_ATTACHED.sub("", end) if end.endswith("]") else end)
 
 
 def _with_tables(

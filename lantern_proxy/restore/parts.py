@@ -7,7 +7,6 @@ specific terms and words that it would bring back, by their weight.
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum
 from typing import NamedTuple
@@ -122,6 +121,7 @@ def parts_of(
     prior: Sequence[float],
     late: Callable[[], bool] = never,
     *,
+    people: bool,
     unasked: Container[str] = UNASKED,
     whole: bool = True,
 ) -> list[Part]:
@@ -130,14 +130,14 @@ def parts_of(
     idf:     index term -> rarity in (0, 1]
     prior:   for each candidate a factor of what it is worth (confidence, pins)
     late:    asked now and then; once it says so, only the candidates that were looked at by then have parts
+    people:  they talk to each other in the candidates, see among_people()
     unasked: sorts of sentences that are left out
     whole:   all that is told of short messages to an assistant goes in together
     """
     within = frozenset().union(*[candidate.within for candidate in candidates])
     weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost], within)
     found: list[Part] = []
-    passages = [candidate.passage for candidate in candidates]
-    agent, people = is_agents(passages), among_people(passages)
+    agent = is_agents([candidate.passage for candidate in candidates])
     for c, candidate in enumerate(candidates):
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
@@ -151,7 +151,7 @@ def parts_of(
             if brought:
                 brought[_itself(c, group)] = value * ITSELF
                 worth = {key: brought[key] for key in sorted(brought)}
-                rule = bool(within) or any(line.sort == "rule" for line in said)
+                rule = bool(within) or "rule" in [line.sort for line in said]
                 speaker = candidate.passage.speaker
                 tells = not agent and any(key[0] in "=#" for key in worth)
                 told = speaker == "user" and not people
@@ -176,13 +176,15 @@ def _groups(candidate: Candidate, unasked: Container[str], *, whole: bool) -> li
     says = [i for i in telling if lines[i].sort == "rule" or says_something(lines[i])]
     says = telling if candidate.within else says
     if speaker == "user":
-        says = sorted({*says, *(i for i in telling if i - 1 in says and takes_back(lines[i].flat))})
+        if len(says) < len(telling):
+            back = [i for i in telling if i - 1 in says and i not in says and takes_back(lines[i].flat)]
+            says = sorted([*says, *back])
         if whole and says and len(candidate.passage.text) <= GROUP_CHARS["user"]:
             says = _with_the_rest(says, [i for i in told if not is_filler(lines[i], speaker)], lines)
     telling = says or telling
-    said = [i for i in telling if lines[i].sort != "code"]
     alone = [(i,) for i in telling if lines[i].sort == "code"]
-    chars = sum(lines[i].end - lines[i].start for i in said)
+    said = [i for i in telling if lines[i].sort != "code"] if alone else telling
+    chars = sum([lines[i].end - lines[i].start for i in said])
     if said and chars <= GROUP_CHARS.get(speaker, 0):
         return [tuple(said), *alone]
     over = {*heads(candidate.passage, lines)}
@@ -218,15 +220,13 @@ def _itself(candidate: int, group: tuple[int, ...]) -> str:
     return f"@{candidate} {group[0]}"
 
 
-@lru_cache(maxsize=1 << 14)
 def _number(term_key: str) -> str:
     """The number in a specific term, as "250" in "corp 250"; empty when there is none, or it has only one digit."""
     words = term_key.split(" ") if " " in term_key else ()
     return next((word for word in words if len(word) > 1 and word.replace(".", "").isdigit()), "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Term:
+class _Term(NamedTuple):
     """A specific term as a part names it in `worth`, and the number in it, if there is one."""
 
     name: str
@@ -237,6 +237,7 @@ class _Term:
     """What bringing back the number is worth, whatever name stands beside it."""
 
 
+@lru_cache(maxsize=1 << 14)
 def _term(key: str) -> _Term:
     number, weight = _number(key), term_weight(key)
     return _Term("=" + key, weight * (OWN_NAME if number else 1.0), number and "#" + number, weight * (1 - OWN_NAME))

@@ -9,7 +9,7 @@ development figures.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lantern_proxy.restore.lines import Line
 
@@ -21,8 +21,7 @@ SAYS = 3
 """Content words from which on a sentence says something, when it holds no specific term."""
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
+class Around(NamedTuple):
     """What stands around a passage."""
 
     answers: bool
@@ -43,20 +42,26 @@ def likelihood(
     weight: specific term -> what it is worth (cover.term_weight); idf: index term -> rarity in [0, 1]
     within: words of what they belong to, where that goes in with them
     """
-    sizes = [line.end - line.start for line in said]
-    shape = sum([line.salience * size for line, size in zip(said, sizes, strict=True)]) / max(1, sum(sizes))
     words, keys = content(said)
     rarities = [*map(idf, words | within)]  # summed by fsum: a set has another order in every process
+    chars, shape, addresses, of_people, digits = 0, 0.0, False, False, False
+    for line in said:
+        size = line.end - line.start
+        chars += size
+        shape += line.salience * size
+        addresses |= line.addresses
+        of_people |= line.of_people
+        digits |= line.digits
     return math.exp(
-        SHAPE * math.log(max(0.01, shape))
+        SHAPE * math.log(max(0.01, shape / max(1, chars)))
         + RARITY * (math.fsum(rarities) / len(rarities) if rarities else 0.0)
         + RARE * math.log1p(math.fsum([each for each in rarities if each >= RARE_IDF]))
         + SPECIFIC * math.log1p(math.fsum(map(weight, keys)))
-        + ADDRESSES * any(line.addresses for line in said)
-        + PEOPLE * any(line.of_people for line in said)
+        + ADDRESSES * addresses
+        + PEOPLE * of_people
         + ANSWERS * around.answers
         + REPORTS * around.reports
-        + DIGITS * any(line.digits for line in said)
+        + DIGITS * digits
     )
 
 

@@ -27,27 +27,26 @@ _OF_LINE = re.compile(
 
 def speaker_name(text: str) -> str:
     """The index term of a name before the text of a passage ("Caroline: we moved"), as group chats have it; or ""."""
-    match = _named(_NAME, text, 0)
+    match = _named(text)
     found = terms(match.group(1)) if match else []
     return found[0] if found else ""
 
 
 def name_before(text: str) -> int:
     """Where the name before the text of a passage ends, behind its colon; 0: there is none."""
-    match = _named(_NAME, text, 0)
+    match = _named(text)
     return match.end() - 1 if match else 0
+
+
+def _named(text: str) -> re.Match[str] | None:
+    return _NAME.match(text) if text[:1].isupper() else None
 
 
 def name_of_line(text: str, at: int) -> int:
     """The same of a line of a transcript, which may have a time in front, and more than one name."""
-    match = _named(_OF_LINE, text, at)
-    return match.end() - 1 if match else 0
-
-
-def _named(names: re.Pattern[str], text: str, at: int) -> re.Match[str] | None:
-    match = names.match(text, at)
-    words = match[1].split() if match else ()
-    return match if words and words[0][0].isupper() and words[-1][0].isupper() else None
+    match = _OF_LINE.match(text, at)
+    words = match[1].split() if match else []
+    return match.end() - 1 if match and words[0][0].isupper() and words[-1][0].isupper() else 0
 
 
 NAMED = 0.25
