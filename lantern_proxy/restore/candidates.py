@@ -18,7 +18,7 @@ from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
 from lantern_proxy.restore.salience import says_something
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
+from lantern_proxy.restore.superseded import Statement, of_request, superseded
 from lantern_proxy.signals import name_before, name_of_line
 from lantern_proxy.turn import Passage, Reason
 
@@ -108,7 +108,11 @@ def candidates_of(some: Sequence[tuple[int, ReadPassage]], present: Present, ask
     gone = lost([(read.passage, read.lines) for _, read in some], present)
     return [
         Candidate(
-            read.passage, read.lines, () if read.passage.id in ask.shown and len(own) == len(read.lines) else own, row
+            read.passage,
+            read.lines,
+            () if read.passage.id in ask.shown and len(own) == len(read.lines) else own,
+            row,
+            read.stating,
         )
         for (row, read), own in zip(some, gone, strict=True)
     ]
@@ -246,12 +250,12 @@ def replaced(
 
     shown: passages that blocks of the request show; they may hold such a statement, too
     """
-    where, statements = [], []
+    where, statements = list[tuple[int, int]](), list[Statement]()
     for c, candidate in enumerate(candidates):
-        for i, statement in _statements(candidate.passage, candidate.lines):
-            where.append((c, i))
-            statements.append(statement)
-    statements += [each for read in shown for _, each in _statements(read.passage, read.lines)]
+        where += [(c, i) for i in candidate.stating]
+        statements += _statements(candidate.passage, candidate.lines, candidate.stating)
+    for read in shown:
+        statements += _statements(read.passage, read.lines, read.stating)
     late = (math.inf, 0, 0)
     statements += [
         Statement(text, 0, late, True) for text in of_request(ask.question, f"{ask.summary}\n{ask.users_text}")
@@ -261,15 +265,9 @@ def replaced(
     return {where[n]: Replaced(each.turn, by[each.statement], each.whole) for n, each in found if n < len(where)}
 
 
-def _statements(passage: Passage, lines: Sequence[Line]) -> Iterator[tuple[int, Statement]]:
-    """(line, statement) for each line of a passage in which a user or an assistant states something. A row of a table
-    is no statement: what replaces one of its cells says nothing of the others."""
-    told = passage.speaker in ("user", "assistant")
-    rows = {i for table in tables(passage, lines) for i in table} if told else set()
-    for i, line in enumerate(lines) if told else ():
-        if line.keys and i not in rows and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```"):
-            order = (passage.created_at, passage.position, i)
-            yield i, Statement(line.flat, passage.turn, order, passage.speaker == "user")
+def _statements(passage: Passage, lines: Sequence[Line], stating: Sequence[int]) -> list[Statement]:
+    at, turn, by_user = (passage.created_at, passage.position), passage.turn, passage.speaker == "user"
+    return [Statement(lines[i].flat, turn, (*at, i), by_user) for i in stating]
 
 
 def newest(candidates: Sequence[Candidate], ask: Ask) -> tuple[list[Candidate], dict[tuple[int, int], int]]:

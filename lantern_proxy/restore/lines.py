@@ -173,7 +173,7 @@ def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
         own = text[start : line.end]
         mark = _LIST.match(own)
         depth = len(own) - len(own.lstrip()) + 2 + (1 if mark else 0)
-        headed = own.startswith("#") or _SECTION.match(own) is not None
+        headed = own.startswith("#") or (own.startswith("[") and _SECTION.match(own) is not None)
         depth = own.find(" ") - 8 if own.startswith("#") else -1 if headed else depth
         if first:
             while open_ and open_[-1][1] >= depth:
@@ -182,7 +182,7 @@ def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
                 open_ = [each for each in open_ if each[1] < 0]
         found.append(next((at for at, over in reversed(open_) if over < depth), -1))
         heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or headed
-        if (heads_others or (first and _IS_ITEM.match(own))) and len(line.flat) <= HEAD_CHARS:
+        if (heads_others or (mark and first and _IS_ITEM.match(own))) and len(line.flat) <= HEAD_CHARS:
             open_.append((i, depth))
         elif record is not None:
             open_.append((i, record))

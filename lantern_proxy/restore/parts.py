@@ -50,6 +50,8 @@ class Candidate(NamedTuple):
     lost: tuple[int, ...]
     row: int = -1
     """Of the passage in its scope."""
+    stating: tuple[int, ...] = ()
+    """Lines that a later statement may replace, see superseded.stating()."""
     around: Around = Around(answers=False)
     within: frozenset[str] = frozenset()
     """Words of what the passage belongs to, if it is a short message: that goes in with it, see restore/context.py."""

@@ -14,6 +14,7 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.facets import FACETS, Common, Facets, facets_of
 from lantern_proxy.restore.kept import Kept, KeptPieces
 from lantern_proxy.restore.lines import Line, flat, lines
+from lantern_proxy.restore.superseded import stating
 from lantern_proxy.signals.alike import Lists, Pieces
 from lantern_proxy.signals.form import TRAITS, asks_and_tells, traits
 from lantern_proxy.signals.words import count
@@ -40,6 +41,7 @@ class ReadPassage:
     """With `terms` left empty: the index holds them."""
     _flat: str | None = None
     _lines: tuple[Line, ...] | None = None
+    _stating: tuple[int, ...] | None = None
     _words: frozenset[str] | None = None
     _tag_terms: frozenset[str] | None = None
     _sequence: str | None = None
@@ -56,6 +58,13 @@ class ReadPassage:
         if self._lines is None:
             self._lines = lines(self.passage)
         return self._lines
+
+    @property
+    def stating(self) -> tuple[int, ...]:
+        """Which lines state something that a later statement may replace."""
+        if self._stating is None:
+            self._stating = stating(self.passage, self.lines)
+        return self._stating
 
     @property
     def words(self) -> frozenset[str]:

@@ -286,10 +286,11 @@ class Scope:
         """Read the passages at `rows` and compute what a loss block needs of them; returns how many characters they
         have. Hold the lock."""
         self.passages.read(rows)
-        for line in (line for row in rows for line in self.passages[row].lines):
-            if line.keys:
-                superseded.prepare(line.flat)
-        return sum(len(self.passages[row].flat) for row in rows)
+        some = self.passages.of(rows)
+        for read in some:
+            for i in read.stating:
+                superseded.prepare(read.lines[i].flat)
+        return sum(len(read.flat) for read in some)
 
     def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
         """(n,) cosine of each passage with `vector`, (dim,); the mean for passages that have no vector yet. None when

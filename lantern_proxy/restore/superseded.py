@@ -13,21 +13,21 @@ says more, as "Never give ibuprofen to Tom, he weighs 31 kg" does: it is true bu
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 from lantern_proxy.analyze import ends_asking, sentences
 from lantern_proxy.restore.compared import CHANGE_STEMS, CUE, OWN, UNITS, Compared, Value, compared
+from lantern_proxy.restore.lines import Line, tables
 from lantern_proxy.restore.present import never
+from lantern_proxy.turn import Passage
 
 MOST_CHARS, HELD_CHARS, MOST_RIVALS, MOST_ALIKE = 400, 6_000, 400, 40
 """Most characters of a sentence that is read, and of the question. Most earlier statements that one is compared with,
 the newest, and most of these that read alike or that one statement replaces."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """A sentence and where it was said. turn: 0 for the request itself."""
 
     text: str
@@ -203,11 +203,22 @@ class Changes:
         return not compared(new).has.isdisjoint(self._old.every)
 
 
-def prepare(flat: str) -> None:
-    """Compute ahead what `superseded` remembers of a sentence."""
-    if len(flat) <= MOST_CHARS:
-        read = compared(flat)
-        _ = read.words, read.says_so, read.ended
+def stating(passage: Passage, of: Sequence[Line]) -> tuple[int, ...]:
+    """Lines in which a user or an assistant states something that a later statement may replace. A row of a table is no
+    statement: what replaces one of its cells says nothing of the others."""
+    told = [
+        i
+        for i, line in enumerate(of if passage.speaker in ("user", "assistant") else ())
+        if line.keys and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```")
+    ]
+    rows = {i for table in tables(passage, of) for i in table} if told else ()
+    return tuple([i for i in told if i not in rows])
+
+
+def prepare(statement: str) -> None:
+    """Compute ahead what `superseded` remembers of a statement."""
+    read = compared(statement)
+    _ = read.words, read.says_so, read.ended
 
 
 def of_request(question: str, told: str) -> Iterator[str]:
