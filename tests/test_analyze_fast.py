@@ -115,11 +115,11 @@ def test_a_statement_says_that_something_changed_or_ended_where_its_pattern_does
     assert changes > 500
 
 
-def test_values_are_those_of_the_pattern_without_its_guard(texts):
-    guarded = compared._VALUES.pattern
+def test_values_are_those_of_the_pattern_without_its_guard_tried_at_every_place(texts):
+    guarded = compared._VALUE
     plain = re.compile("(?:" + guarded[guarded.index("(?P<path>") :])
     for text in texts:
-        found = [(m.lastgroup, m.span()) for m in compared._VALUES.finditer(text)]
+        found = [(m.lastgroup, m.span(m.lastgroup)) for m in compared._values(text)]
         assert found == [(m.lastgroup, m.span()) for m in plain.finditer(text)], text
 
 

@@ -9,6 +9,7 @@ from test_restore import LEXICAL, ask, filed, write
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config, RestoreConfig
+from lantern_proxy.restore.compared import Compared
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.superseded import Changes, Statement, of_request, superseded
 
@@ -298,3 +299,12 @@ def test_weekdays_and_written_numbers_between_words_without_spaces_are_values(ol
     assert Changes(old).has_other(new)
     assert not Changes(old).has_other(old)
     assert not Changes(old).has_other("\u597d\u7684")
+
+
+def test_a_long_text_of_plain_words_is_read_in_time_that_grows_with_it():
+    began = time.perf_counter()
+    Compared("word " * 4_000)
+    short = time.perf_counter() - began
+    began = time.perf_counter()
+    Compared("word " * 16_000)
+    assert time.perf_counter() - began < 10 * short

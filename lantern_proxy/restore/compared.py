@@ -59,7 +59,7 @@ _WRITTEN = (
     "[\u3007\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341\u767e\u5343\u4e07\u842c\u4e24\u5169]"
 )
 """A numeral of Chinese or Japanese."""
-_VALUES = re.compile(
+_VALUE = (
     rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
     # /etc/hosts, ~/notes.md, src/main.rs, ann@corp.example
     r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+|\b[\w.+-]{1,60}+@[\w-]+(?:\.[\w-]+)+)"
@@ -80,6 +80,8 @@ _VALUES = re.compile(
     rf"|{_WRITTEN}{{3,}})"
 )
 """A value: what two statements of the same may differ in. The group that matches is its sort."""
+_PIECES = re.compile(rf"(?:{_PLAIN}\s*+|\s++)*+(?:{_VALUE}|[A-Za-z]++|.|\Z)", re.S)
+"""A value, or something that is none, and the plain words before it: they are passed over at once."""
 _WORD = re.compile(r"\w+")
 _BEHIND = re.compile(r"\s*(\w+)")
 _PIECE = re.compile(r"\w+|[=,;:()\u2014\u3001\uff0c\uff1b\uff1a]")
@@ -168,9 +170,10 @@ class Compared:
     def __init__(self, text: str) -> None:
         values: dict[str, set[str]] = {}
         rest, at = [], 0
-        for match in _VALUES.finditer(text):
-            values.setdefault(match.lastgroup or "", set()).add(_plain(match))
-            rest.append(text[at : match.start()])
+        for match in _values(text):
+            sort = match.lastgroup or ""
+            values.setdefault(sort, set()).add(_plain(match))
+            rest.append(text[at : match.start(sort)])
             at = match.end()
         self._text = text
         self.values = {sort: frozenset(found) for sort, found in values.items()}
@@ -205,7 +208,7 @@ class Compared:
     def kinds(self) -> frozenset[tuple[str, str, str]]:
         """Its values with sort and unit: of a long text this is found sooner than where they stand."""
         if self._kinds is None:
-            found = [(_plain(match), _sort(match), match.end()) for match in _VALUES.finditer(self._text)]
+            found = [(_plain(match), _sort(match), match.end()) for match in _values(self._text)]
             self._kinds = frozenset((value, sort, _unit(self._text, end, sort)) for value, sort, end in found)
         return self._kinds
 
@@ -237,8 +240,17 @@ def _unit(text: str, at: int, sort: str) -> str:
     return _says(behind.group(1).lower()) if behind else ""
 
 
+def _values(text: str) -> list[re.Match[str]]:
+    """The values of a text in order, each as the group of a match that is its sort."""
+    return [match for match in _PIECES.finditer(text) if match.lastgroup]
+
+
+def _written(match: re.Match[str]) -> str:
+    return match[match.lastgroup or 0]
+
+
 def _plain(match: re.Match[str]) -> str:
-    return match.group().strip("`").rstrip(".").lower()
+    return _written(match).strip("`").rstrip(".").lower()
 
 
 @lru_cache(maxsize=1 << 13)
@@ -256,8 +268,8 @@ def _told(text: str) -> Iterator[Value]:
     pieces: list[str | re.Match[str]] = []
     at = 0
     text = _ASIDE.sub(lambda match: " " * len(match.group()), text)
-    for match in _VALUES.finditer(text):
-        pieces += [*_PIECE.findall(text[at : match.start()].lower()), match]
+    for match in _values(text):
+        pieces += [*_PIECE.findall(text[at : match.start(match.lastgroup or 0)].lower()), match]
         at = match.end()
     pieces += _PIECE.findall(text[at:].lower())
     for n, piece in enumerate(pieces):
@@ -295,7 +307,7 @@ def _says(piece: str | re.Match[str]) -> str:
 
 def _sort(match: re.Match[str]) -> str:
     """The sort of a value: only one of the same sort may take its place."""
-    sort, text = match.lastgroup or "", match.group()
+    sort, text = match.lastgroup or "", _written(match)
     if sort == "date":
         return "time" if ":" in text or text[-1] in "mM." else "weekday" if text.endswith("day") else "date"
     if sort == "number":
