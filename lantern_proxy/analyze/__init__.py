@@ -180,10 +180,14 @@ def query_terms(text: str) -> list[str]:
     """The terms of a question without stop words; repeats dropped, order kept. Empty when nothing is asked for."""
     found: dict[str, None] = {}
     runs = _RUN.findall(text)
-    unasked = STOP_WORDS | function_words([run.lower() for run in runs], STOP_WORDS)
-    for run in runs:
-        if run.lower().replace("\u2019", "'") not in unasked:
+    lows = [run.lower() for run in runs]
+    others = function_words(lows, STOP_WORDS)
+    for run, low in zip(runs, lows, strict=True):
+        low = low.replace("\u2019", "'")
+        if low not in STOP_WORDS and low not in others:
             found.update(dict.fromkeys(_expand(korean_stem(run[: 4 * MAX_TERM_CHARS]))))
+    if text.isascii():
+        return [*found]
     across = set(_ACROSS.findall(text))
     return [term for term in found if not (term in across or _GRAMMAR.fullmatch(term))] or list(found)
 

@@ -84,14 +84,20 @@ _FUNCTION_WORDS = tuple(
 _LEAST_FUNCTION_WORDS = 2
 
 
+_ANY_FUNCTION_WORDS = frozenset().union(*_FUNCTION_WORDS)
+
+
 def function_words(words: Sequence[str], english: AbstractSet[str]) -> frozenset[str]:
     """Those of the language of a question, told by its own words; empty for English, and when it has too few of them.
 
     words: its words in lower case; english: the stop words of English, which the other lists must outnumber
     """
     said = frozenset(words)
+    least = max(_LEAST_FUNCTION_WORDS, len(english & said) + 1)
+    if len(said & _ANY_FUNCTION_WORDS) < least:
+        return frozenset()
     most = max(_FUNCTION_WORDS, key=lambda known: len(known & said))
-    return most if len(most & said) >= max(_LEAST_FUNCTION_WORDS, len(english & said) + 1) else frozenset()
+    return most if len(most & said) >= least else frozenset()
 
 
 _KOREAN = re.compile(r"[\uac00-\ud7a3]+")

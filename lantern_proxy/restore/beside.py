@@ -187,7 +187,7 @@ class Beside:
             if (passage := self._passage(other)).speaker == "user"
             and (not rare.isdisjoint(words := scope.passages[other].words) or (asked and asked <= words))
             and (not people or _name(passage) == name)
-            and (n < RIVALS or is_alike(other) or (not people and is_short(passage)))
+            and (n < RIVALS or (not people and is_short(passage)) or is_alike(other))
             and self._says_else(scope.passages[other].flat, old, told, about, asked, named=people or named)
         ]
         short = [] if people else self._short_of(row, rivals, own_terms(text), about)
@@ -206,12 +206,8 @@ class Beside:
         """
         scope, places = self.scope, self.scope.places
         place = int(places[row])
-        replied = [
-            before
-            for other in rivals
-            if self._passage(other).speaker == "assistant"
-            for before in scope.at(int(places[other]) - 1)[:1]
-        ]
+        told = [other for other in rivals if self._passage(other).speaker == "assistant"]
+        replied = [before for before in scope.beside(np.array(told, np.int64), -1).tolist() if before >= 0]
         scope.passages.read(replied)
         later, found = [other for other in dict.fromkeys([*rivals, *replied]) if places[other] > place], list[int]()
         self.contexts.read_around(later)
@@ -229,8 +225,10 @@ class Beside:
         itself what it is about has to name what is asked for, if anything is, or two rare words of what was said; but
         for a rule, which holds for all that it is about. What only asks tells nothing."""
         context = self.contexts.of(row)
+        if context is None or context.own <= said:
+            return None
         text = self._passage(row).text
-        if context is None or context.own <= said or all(map(ends_asking, _sentences(text))):
+        if all(map(ends_asking, _sentences(text))):
             return None
         told = frozenset(informative([*context.own]))
         shared, rarities = context.own & said, self.scope.rarities

@@ -180,7 +180,7 @@ def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
                 open_.pop()
             if depth == 2:  # a paragraph of its own: what it stands under are headings
                 open_ = [each for each in open_ if each[1] < 0]
-        found.append(next((at for at, over in reversed(open_) if over < depth), -1))
+        found.append(next((at for at, over in reversed(open_) if over < depth), -1) if open_ else -1)
         heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or headed
         if (heads_others or (mark and first and _IS_ITEM.match(own))) and len(line.flat) <= HEAD_CHARS:
             open_.append((i, depth))

@@ -116,8 +116,9 @@ class Passages(Sequence[ReadPassage]):
             return [self[i] for i in range(len(self))[row]]
         read = self._read.get(row)
         if read is None:
-            self.read(range(len(self)) if len(self) <= SMALL else (range(len(self))[row],))
-            read = self._read[range(len(self))[row]]
+            row = range(len(self))[row]
+            self.read((row,))
+            read = self._read[row]
         return read
 
     def __iter__(self) -> Iterator[ReadPassage]:
@@ -130,7 +131,7 @@ class Passages(Sequence[ReadPassage]):
         """The passages at `rows`, in that order, all read at once."""
         with suppress(KeyError):
             return [*map(self._read.__getitem__, rows)]
-        self.read(range(len(self)) if len(self) <= SMALL else rows)
+        self.read(rows)
         return [self._read[row] for row in rows]
 
     def forget(self, row: int) -> None:
@@ -212,11 +213,15 @@ class Passages(Sequence[ReadPassage]):
         self._common, self._prepared_to = Common(), 0
 
     def read(self, rows: Iterable[int]) -> None:
-        """Read all of `rows` at once: a tenth of what it costs to read them one by one."""
+        """Read all of `rows` at once: a tenth of what it costs to read them one by one. Of a small scope all rows are
+        read when one of these was not."""
         wanted = list(rows)
         missing = [row for row in wanted if row not in self._read]
         if not missing or self.own is None:
             return
+        if len(self) <= SMALL:
+            wanted = [*range(len(self))]
+            missing = [row for row in wanted if row not in self._read]
         if len(self._read) + len(missing) > MOST_READ:
             self._make_room(set(wanted), len(missing))
         found = self.own.plain_passages([self.ids[row] for row in missing])
