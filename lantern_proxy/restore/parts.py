@@ -224,8 +224,9 @@ def _itself(candidate: int, group: tuple[int, ...]) -> str:
 
 def _number(term_key: str) -> str:
     """The number in a specific term, as "250" in "corp 250"; empty when there is none, or it has only one digit."""
-    words = term_key.split(" ") if " " in term_key else ()
-    return next((word for word in words if len(word) > 1 and word.replace(".", "").isdigit()), "")
+    if " " not in term_key:
+        return ""
+    return next((word for word in term_key.split(" ") if len(word) > 1 and word.replace(".", "").isdigit()), "")
 
 
 class _Term(NamedTuple):
