@@ -30,7 +30,7 @@ from lantern_proxy.config import Config, RerankConfig, load, tenant_named
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow
 from lantern_proxy.history import head_of
-from lantern_proxy.memory_given import Wire, count, read, text, times_of
+from lantern_proxy.memory_arguments import Wire, count, read, text, times_of
 from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, users_text_of
@@ -43,7 +43,7 @@ from lantern_proxy.turn_blocks import blocks_in
 from lantern_proxy.wire.headers import brief
 
 if TYPE_CHECKING:
-    from lantern_proxy.upstream.ask import ModelCall
+    from lantern_proxy.upstream.model_call import ModelCall
 
 _MOMENT_S = 1e-6
 """The smallest difference that two times in the archive can have."""
@@ -339,7 +339,7 @@ class Lantern:
 def _model_call(config: RerankConfig) -> "ModelCall | None":
     if not config.model:
         return None
-    from lantern_proxy.upstream.ask import ModelCall
+    from lantern_proxy.upstream.model_call import ModelCall
 
     return ModelCall(config)
 

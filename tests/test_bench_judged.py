@@ -10,7 +10,7 @@ from scripted import Upstream, completion, say
 
 from lantern_proxy.bench import judged, restore
 from lantern_proxy.bench import judged_prompts as prompts
-from lantern_proxy.bench.ask import Answers, Model
+from lantern_proxy.bench.language_model import Answers, Model
 from lantern_proxy.bench.restore_chats import Said
 from lantern_proxy.bench.restore_play import within
 
@@ -188,7 +188,7 @@ def test_the_number_of_calls_has_a_limit(run, model):
 
 
 def test_a_busy_server_is_asked_again(run, model, data, tmp_path):
-    from lantern_proxy.bench.ask import Answers, Model
+    from lantern_proxy.bench.language_model import Answers, Model
 
     slept: list[float] = []
     busy = [say(429, b"{}", ("retry-after", "7")), say(503, b"{}"), say(200, completion("yes"), JSON)]
@@ -206,7 +206,7 @@ def test_a_busy_server_is_asked_again(run, model, data, tmp_path):
 
 
 def test_a_line_that_was_cut_off_is_asked_again(tmp_path):
-    from lantern_proxy.bench.ask import Answers
+    from lantern_proxy.bench.language_model import Answers
 
     path = tmp_path / "a.jsonl"
     Answers(path).put("one", "1", "m")

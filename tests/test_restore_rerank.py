@@ -19,7 +19,7 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.rerank import CANDIDATES, Rerankers, promoted, prompt, read_order
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage
-from lantern_proxy.upstream.ask import ModelCall
+from lantern_proxy.upstream.model_call import ModelCall
 
 QUESTION = "Which keeper looks after which depot, and through which gate does it ship?"
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeVar
 import click
 import numpy as np
 
-from lantern_proxy.bench import ask
 from lantern_proxy.bench import judged_prompts as prompts
+from lantern_proxy.bench import language_model
 from lantern_proxy.bench.judged_prompts import Fact
 from lantern_proxy.bench.metrics import interval, tested
 from lantern_proxy.bench.pipelines import Advance
@@ -56,13 +56,13 @@ class Trial:
     """What all facts have in common. room: characters of the block at the compaction, and of that at the question"""
 
     played: Stage
-    answering: ask.Model
-    judge: ask.Model | None
+    answering: language_model.Model
+    judge: language_model.Model | None
     room: tuple[int, int]
     threads: int
 
 
-def facts(cut: Compacted, model: ask.Model, most: int) -> tuple[list[Fact], int]:
+def facts(cut: Compacted, model: language_model.Model, most: int) -> tuple[list[Fact], int]:
     """At most `most` facts of what a chat lost, evenly spread, and how many the model made up or garbled."""
     windows = excerpts(cut.lost)
     chosen = spread(windows, -(-most // FACTS_AN_EXCERPT))
@@ -111,7 +111,7 @@ def graded(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded:
     return Graded(fact, len(text), values)
 
 
-def judged(judge: ask.Model, fact: Fact, text: str, told: str) -> dict[Measure, float]:
+def judged(judge: language_model.Model, fact: Fact, text: str, told: str) -> dict[Measure, float]:
     """The judge's measures. Raises ValueError when it gives no verdict."""
     recovered = bool(text) and prompts.read_recovered(judge(prompts.RECOVERED, prompts.asks_recovered(fact, text)))
     correct, quality = prompts.read_grade(judge(prompts.JUDGE, prompts.asks_grade(fact, told)))
@@ -143,7 +143,7 @@ def grade_all(trial: Trial, asked: Sequence[tuple[Compacted, Fact]], arm: Arm, a
 
 
 def questions(
-    cuts: Sequence[Compacted], most: int, extracting: ask.Model | None
+    cuts: Sequence[Compacted], most: int, extracting: language_model.Model | None
 ) -> tuple[list[tuple[Compacted, Fact]], int]:
     """Each chat's facts, and how many were left out; the data set's own where no model extracts. Raises ValueError."""
     asked: list[tuple[Compacted, Fact]] = []
@@ -164,10 +164,14 @@ def questions(
 
 
 def run(
-    trial: Trial, cuts: Sequence[Compacted], recipes: Sequence[Recipe], most_facts: int, extracting: ask.Model | None
+    trial: Trial,
+    cuts: Sequence[Compacted],
+    recipes: Sequence[Recipe],
+    most_facts: int,
+    extracting: language_model.Model | None,
 ) -> dict[str, Any]:
-    """All experiments. extracting: None for the data set's own questions. Raises AskError, and ValueError without a
-    question."""
+    """All experiments. extracting: None for the data set's own questions. Raises NoAnswerError, and ValueError
+    without a question."""
     asked, dropped = questions(cuts, most_facts, extracting)
     arms: list[Arm] = ["none", *dict.fromkeys(recipes)]
     rows: dict[Arm, list[Graded]] = {}
@@ -223,7 +227,7 @@ def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
 
 @click.command("judged")
 @DATA
-@ask.options(required=True)
+@language_model.options(required=True)
 @click.option("--judge-model", default="", help="Model that extracts and judges. Default: --model.")
 @click.option(
     "--recipe", "recipes", type=click.Choice(_RECIPES), multiple=True, default=("default", "lantern", "memgpt"),
@@ -254,9 +258,9 @@ def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
 @click.option("--threads", default=4, show_default=True, type=click.IntRange(1, 64), help="Calls at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
-    data: Path, model: ask.Model, judge_model: str, recipes: tuple[Recipe, ...], source: Literal["model", "data"],
-    judging: bool, most_facts: int, budget: int, question_budget: int, at: str, shape: Shape, dense: bool | None,
-    keep: Path | None, threads: int, as_json: bool,
+    data: Path, model: language_model.Model, judge_model: str, recipes: tuple[Recipe, ...],
+    source: Literal["model", "data"], judging: bool, most_facts: int, budget: int, question_budget: int, at: str,
+    shape: Shape, dense: bool | None, keep: Path | None, threads: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a model answer questions for what a compaction lost, with and without what is put back, and judge it.
 
@@ -278,7 +282,7 @@ def command(
                 played = stack.enter_context(there)
             trial = Trial(played, answering, judge if judging else None, room, threads)
             result = run(trial, cuts, recipes, most_facts, judge if source == "model" else None)
-    except (ValueError, ask.AskError) as error:
+    except (ValueError, language_model.NoAnswerError) as error:
         raise click.ClickException(str(error)) from None
     about = {"model": model.name, "judge": judge.name if judging else None, "questions": source}
     result = about | {"at": int(at), "shape": shape, "room": room} | result

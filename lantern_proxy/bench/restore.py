@@ -16,7 +16,7 @@ from typing import Any
 import click
 import numpy as np
 
-from lantern_proxy.bench import ask
+from lantern_proxy.bench import language_model
 from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench import restore_score as score
 from lantern_proxy.bench.datasets import Conversation
@@ -227,12 +227,12 @@ KEEP = click.option(
     "--config", "settings", type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A settings file, as for `rerank.light`; default: none.",
 )  # fmt: skip
-@ask.options(required=False)
+@language_model.options(required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     data: Path, budget: int, query: str, recipe: Recipe, at: str, shape: Shape, measure: str, admission: float | None,
     other: Recipe | None, half_life_days: float | None, dense: bool | None, merge: bool, keep: Path | None,
-    settings: Path | None, as_json: bool, model: ask.Model | None,
+    settings: Path | None, as_json: bool, model: language_model.Model | None,
 ) -> None:  # fmt: skip
     """Measure what a restore gives back of what a compaction lost.
 
@@ -267,7 +267,7 @@ def command(
                 played.trained = trained(conversations(data), config, Path(models))
             lost = sum(len(played.lost(cut)) for cut in cuts)
             tried = {each: measured(played, cuts, each, measure, query, budget) for each in names}
-        except (ValueError, ask.AskError) as error:
+        except (ValueError, language_model.NoAnswerError) as error:
             raise click.ClickException(str(error)) from None
     row = {"recipe": recipe, "query": query, "at": int(at), "shape": shape, "budget": budget}
     row |= {"measure": measure, "passages_lost": lost}

@@ -18,7 +18,7 @@ from lantern_proxy.restore.budget import warm
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
     from lantern_proxy.restore.restorer import Restorer
-    from lantern_proxy.upstream.ask import ModelCall
+    from lantern_proxy.upstream.model_call import ModelCall
 
 AGAIN_S = 30.0
 """Seconds after which a restorer that could not be made is tried again, as other sick channels are."""
@@ -41,7 +41,7 @@ def make_restorer(archive: Archive, config: Config, embedder: "Embedder | None")
 
 
 def model_call(config: Config) -> "ModelCall":
-    from lantern_proxy.upstream.ask import ModelCall
+    from lantern_proxy.upstream.model_call import ModelCall
 
     return ModelCall(config.rerank)
 

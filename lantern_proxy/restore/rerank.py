@@ -2,7 +2,7 @@
 
 Either only puts candidates in another order: what may be restored is decided before. Whatever goes wrong, or takes too
 long, leaves the order as it was and is told in the request's notes. The call to a model is LANTERN-Rerank (arXiv
-2606.05182); upstream/ask.py makes it.
+2606.05182); upstream/model_call.py makes it.
 """
 
 import json

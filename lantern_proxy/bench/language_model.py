@@ -1,8 +1,8 @@
-"""A language model for the benches: any OpenAI-compatible server. Answers are kept, so that a run can be resumed.
+"""The language model of a bench: any OpenAI-compatible server. Answers are cached in a file, so a run can be resumed.
 
 with Model(url, name, key, Answers(path), most_calls=500) as model:
-    model("system", "user")     # from the file when it was asked before
-    model.usage                 # calls, kept answers used again, tokens, dollars
+    model("system", "user")     # from the file when the same was asked before
+    model.usage                 # calls, cache hits, tokens, dollars
 """
 
 import json
@@ -21,23 +21,23 @@ import httpx
 
 from lantern_proxy.config import default_cache_dir
 from lantern_proxy.restore.models import Price, counter, tables
-from lantern_proxy.wire import asked
+from lantern_proxy.wire import completion
 
 TRIES = 4
 WAIT_S, MOST_WAIT_S = 1.0, 60.0
 CHARS_PER_TOKEN = 4
 MOST_TOKENS = 2_000
-"""Of an answer: small models may repeat themselves for ever."""
+"""Of one answer: small models may repeat themselves for ever."""
 _AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
 
-class AskError(RuntimeError):
-    """No answer; what was answered so far is kept."""
+class NoAnswerError(RuntimeError):
+    """The model gave no answer; the answers so far are in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was asked of one model. usd: None when nobody knows its price; kept answers cost nothing again."""
+    """Calls to one model. usd: None when its price is unknown; cached answers cost nothing."""
 
     calls: int = 0
     kept: int = 0
@@ -94,13 +94,13 @@ class Model:
     key: str
     answers: Answers
     most_calls: int
-    """Beyond this many calls AskError: a run never costs more than was meant."""
+    """Beyond this many calls NoAnswerError: a run never costs more than was meant."""
     timeout_s: float = 600.0
     """A model on one's own machine reads a long history for minutes."""
     sleep: Callable[[float], None] = time.sleep
     usage: Usage = field(default_factory=Usage, init=False)
     _optional: dict[str, Any] = field(default_factory=lambda: {"temperature": 0, "max_tokens": MOST_TOKENS}, init=False)
-    """What the model may still be asked with; what it refused once is left out from then on."""
+    """Optional parameters of the call; one that the server refused once is no longer sent."""
     _lock: Lock = field(default_factory=Lock, init=False)
     _asking: dict[str, Lock] = field(default_factory=dict, init=False)
 
@@ -111,7 +111,7 @@ class Model:
             self.usage = replace(self.usage, usd=0.0)
 
     def __call__(self, system: str, user: str) -> str:
-        """The model's answer. Raises AskError."""
+        """The model's answer. Raises NoAnswerError."""
         key = self._key(system, user)
         with self._lock:
             asking = self._asking.setdefault(key, Lock())
@@ -126,16 +126,16 @@ class Model:
     def _ask(self, key: str, system: str, user: str) -> str:
         with self._lock:
             if self.usage.calls >= self.most_calls:
-                raise AskError(
+                raise NoAnswerError(
                     f"{self.most_calls} calls to {self.name} are made; run it again with a larger --most-calls to go "
                     f"on from here (answers are kept in {self.answers.path})"
                 )
             self.usage = replace(self.usage, calls=self.usage.calls + 1)
-        found = self._post(asked.question(self.name, system, user, **self._optional))
+        found = self._post(completion.request_body(self.name, system, user, **self._optional))
         try:
-            answer = asked.text(found)
+            answer = completion.text(found)
         except ValueError as error:
-            raise AskError(f"{self.url}: {error}") from None
+            raise NoAnswerError(f"{self.url}: {error}") from None
         self._count(found.get("usage"), system + user, answer)
         self.answers.put(key, answer, self.name)
         return answer
@@ -158,14 +158,14 @@ class Model:
                     return parsed
                 problem = f"status {got.status_code}: {got.text[:200]}"
                 wait_s = max(wait_s, _seconds(got.headers.get("retry-after", "")))
-                if got.status_code in asked.REFUSED and (less := asked.without_refused(body, got.content)):
-                    self._optional = asked.optional_of(less)
+                if got.status_code in completion.REFUSED and (less := completion.without_refused(body, got.content)):
+                    self._optional = completion.optional_of(less)
                     return self._post(less)
                 if got.status_code not in _AGAIN:
                     break
             except (httpx.HTTPError, ValueError) as error:
                 problem = f"{type(error).__name__} {error}".strip()
-        raise AskError(f"{self.url} gave no answer of {self.name} ({problem}); run it again to go on from here")
+        raise NoAnswerError(f"{self.url} gave no answer of {self.name} ({problem}); run it again to go on from here")
 
     def _count(self, told: Any, prompt: str, answer: str) -> None:
         """Tokens as the server counts them, else as tiktoken does, else by their characters."""

@@ -1,4 +1,4 @@
-"""What a program gives to `Lantern`, read: a ValueError names the argument and says what it should be."""
+"""Arguments of the methods of `Lantern`, checked and read: a ValueError names the argument and what it should be."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,10 +1,10 @@
-"""A question of our own to a model over Chat Completions: its body, its answer's text. Pure.
+"""A Chat Completions call that Lantern itself makes: the request body, and the text of the answer. Pure.
 
-    body = question("gpt-5-mini", "system", "user", temperature=0, max_tokens=200)
-    without_refused(body, b'{"error": {"param": "temperature"}}')    # what to send then; None: nothing to leave out
-    text(parsed_answer)                                              # without the thoughts in front of it
+    body = request_body("gpt-5-mini", "system", "user", temperature=0, max_tokens=200)
+    without_refused(body, b'{"error": {"param": "temperature"}}')    # the body to send instead; None: nothing to drop
+    text(parsed_answer)                                              # without the reasoning before it
 
-Servers differ in what they take beside model and messages: reasoning models refuse a temperature, some a bound.
+Servers differ in the optional parameters they accept: reasoning models refuse a temperature, some refuse max_tokens.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from typing import Any
 
 _NEEDED = frozenset({"model", "messages"})
 REFUSED = frozenset({400, 422})
-"""Status codes of a server that names a parameter it does not take."""
+"""Status codes with which a server rejects a parameter it does not support."""
 
 
-def question(model: str, system: str, user: str, **optional: Any) -> dict[str, Any]:
+def request_body(model: str, system: str, user: str, **optional: Any) -> dict[str, Any]:
     messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
     return {"model": model, "messages": messages} | optional
 
 
 def optional_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Its parameters that a server may refuse."""
+    """The parameters of the body that a server may refuse."""
     return {name: value for name, value in body.items() if name not in _NEEDED}
 
 
@@ -32,9 +32,9 @@ def without_refused(body: Mapping[str, Any], refusal: bytes) -> dict[str, Any] |
 
 
 def text(answer: Any) -> str:
-    """What the model says, without what it thought before (`<think>` of open models).
+    """The model's text without its reasoning (`<think>...</think>` of open models).
 
-    Raises ValueError for what is no answer of Chat Completions.
+    Raises ValueError when the answer is not one of Chat Completions.
     """
     try:
         said = answer["choices"][0]["message"]["content"] or ""

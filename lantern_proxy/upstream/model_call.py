@@ -1,4 +1,4 @@
-"""One question to a configured model, from a worker thread: for LANTERN-Rerank only, which is off by default.
+"""A call to the model that `rerank.model` names, from a worker thread: for LANTERN-Rerank, which is off by default.
 
 ask = ModelCall(config.rerank)
 ask("system", "user")      # the answer's text; RuntimeError when there is none in time, or no call is left
@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from lantern_proxy.config import RerankConfig
-from lantern_proxy.wire import asked
+from lantern_proxy.wire import completion
 
 _HOUR_S = 3_600.0
 
@@ -26,7 +26,7 @@ class ModelCall:
         self._config = config
         self._called: deque[float] = deque()
         self._optional = {"temperature": 0, "max_tokens": 200}
-        """What the model may still be asked with; what it refused once is left out from then on."""
+        """Optional parameters of the call; one that the server refused once is no longer sent."""
         self._lock = Lock()
 
     @cached_property
@@ -36,9 +36,9 @@ class ModelCall:
     def __call__(self, system: str, user: str) -> str:
         self._take()
         try:
-            answer = self._post(asked.question(self._config.model, system, user, **self._optional))
+            answer = self._post(completion.request_body(self._config.model, system, user, **self._optional))
             answer.raise_for_status()
-            return asked.text(answer.json())
+            return completion.text(answer.json())
         except (httpx.HTTPError, ValueError, ImportError) as error:
             raise RuntimeError(f"{self._config.model} gave no order: {type(error).__name__}") from None
 
@@ -46,8 +46,8 @@ class ModelCall:
         key = os.environ.get(self._config.model_key_env, "")
         headers = {"authorization": f"Bearer {key}"} if key else {}
         answer = self._client.post(f"{self._config.model_url.rstrip('/')}/chat/completions", headers=headers, json=body)
-        if answer.status_code in asked.REFUSED and (less := asked.without_refused(body, answer.content)):
-            self._optional = asked.optional_of(less)
+        if answer.status_code in completion.REFUSED and (less := completion.without_refused(body, answer.content)):
+            self._optional = completion.optional_of(less)
             return self._post(less)
         return answer
 
