@@ -29,12 +29,12 @@ from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy.gate import INLINE_BYTES, BodyReader, Gate
 from lantern_proxy.proxy.lazy_restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.preview import preview_of
-from lantern_proxy.proxy.record import Answered, Privacy, record_beside, record_of
+from lantern_proxy.proxy.record import Answered, Privacy, record_of, record_of_main
 from lantern_proxy.proxy.restore import Restoring
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
-from lantern_proxy.wire import Protocol, protocol_of, read_answer, read_request, reread, spoken_beside
+from lantern_proxy.wire import Protocol, protocol_of, protocols_at, read_answer, read_request, reread
 from lantern_proxy.wire.headers import brief, identity, telling
 from lantern_proxy.wire.http import (
     MAX_DECODED_BYTES,
@@ -165,14 +165,14 @@ class Proxy:
         step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
         if step.main is not None:  # at once: its client may go on with it before the side call is answered
-            beside = partial(record_beside, exchange, step, step.main, self.config, self.privacy)
-            self.writer.submit(Job(build=beside, file=exchange.file))
+            shown = partial(record_of_main, exchange, step, step.main, self.config, self.privacy)
+            self.writer.submit(Job(build=shown, file=exchange.file))
 
     async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
         """What the body says. Sets exchange.plain to the body without its content-encoding, and exchange.wire to its
         protocol. Raises WireError."""
         body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
-        for each in () if encoding else spoken_beside(wire):
+        for each in () if encoding else protocols_at(wire):
             if (found := self.rereads.read(exchange.tenant, each.read, body)) is not None:
                 exchange.wire = each
                 return found

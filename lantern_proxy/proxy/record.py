@@ -83,8 +83,8 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
     )  # fmt: skip
 
 
-def record_beside(exchange: Exchange, step: Step, main: Session, config: Config, privacy: Privacy) -> Record:
-    """What a side call showed of its conversation, `main`, before its client did: it is filed there."""
+def record_of_main(exchange: Exchange, step: Step, main: Session, config: Config, privacy: Privacy) -> Record:
+    """The record of messages that a side call showed before its main conversation did: they are filed under `main`."""
     if not privacy.archives(exchange):
         return Record(
             tenant=exchange.tenant, project=exchange.project, session=unkept_row(main), request=None,

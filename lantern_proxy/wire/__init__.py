@@ -20,7 +20,7 @@ from lantern_proxy.wire.json import Insert, Place, WireError, members
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Protocol:
-    """The four functions that a protocol consists of. Each is itself alone: compared many times a request."""
+    """The four functions of a protocol. Compared by identity, which is cheap: it happens many times a request."""
 
     read: Callable[[bytes], Request]
     read_answer: Callable[..., Answer]
@@ -34,8 +34,8 @@ class Protocol:
 CHAT = Protocol(chat.read, chat.read_answer, chat.inject, chat.settle_place)
 RESPONSES = Protocol(responses.read, responses.read_answer, responses.inject, responses.settle_place, "input")
 MESSAGES = Protocol(messages.read, messages.read_answer, messages.inject, messages.settle_place)
-_BESIDE = {CHAT: (CHAT, RESPONSES), RESPONSES: (RESPONSES, CHAT)}
-"""Clients send a body of one to the path of the other, and some upstreams understand both there."""
+_INTERCHANGEABLE = {CHAT: (CHAT, RESPONSES), RESPONSES: (RESPONSES, CHAT)}
+"""Protocols whose bodies clients also send to the path of the other; some upstreams understand both there."""
 
 _MEMORY = {
     "/chat/completions": CHAT,
@@ -54,9 +54,9 @@ def protocol_of(path: str) -> Protocol | None:
     return None
 
 
-def spoken_beside(protocol: Protocol) -> tuple[Protocol, ...]:
-    """The protocols in which a body may be written that came to the path of `protocol`, that one first."""
-    return _BESIDE.get(protocol, (protocol,))
+def protocols_at(protocol: Protocol) -> tuple[Protocol, ...]:
+    """The protocols that a body sent to the path of `protocol` may be written in, that one first."""
+    return _INTERCHANGEABLE.get(protocol, (protocol,))
 
 
 def read_request(protocol: Protocol, body: bytes) -> tuple[Protocol, Request]:
@@ -64,7 +64,7 @@ def read_request(protocol: Protocol, body: bytes) -> tuple[Protocol, Request]:
     try:
         return protocol, protocol.read(body)
     except WireError:
-        for other in spoken_beside(protocol)[1:]:
+        for other in protocols_at(protocol)[1:]:
             with suppress(WireError):
                 if other.key in members(body):
                     return other, other.read(body)
@@ -76,5 +76,5 @@ def read_answer(protocol: Protocol, body: bytes, *, streamed: bool, complete: bo
     own = protocol.read_answer(body, streamed=streamed, complete=complete)
     if own.messages:
         return own
-    others = (each.read_answer(body, streamed=streamed, complete=complete) for each in spoken_beside(protocol)[1:])
+    others = (each.read_answer(body, streamed=streamed, complete=complete) for each in protocols_at(protocol)[1:])
     return next((answer for answer in others if answer.messages), own)
