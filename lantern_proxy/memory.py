@@ -194,7 +194,7 @@ class Lantern:
         )
         loss = self._restorer.at_compaction(ask)
         if loss is not None:
-            ask = ask.beside([loss])
+            ask = ask.with_blocks([loss])
         ask = replace(ask, summary="", budget_chars=settings.question_chars)  # a model's words replace no user's
         evidence = self._restorer.for_question(ask) if question else None
         blocks = tuple(block for block in (loss, evidence) if block is not None)

@@ -138,7 +138,7 @@ class TooLong(Restorer):
     def _at_compaction(self, ask: Ask) -> Restored | None:
         if self.late:
             self.late = False
-            ask.notes.append("restore:deadline")
+            ask.degraded.append("restore:deadline")
             raise Late
         return super()._at_compaction(ask)
 

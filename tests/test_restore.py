@@ -464,10 +464,10 @@ def test_pruned_passages_are_never_restored(archive, restorer):
 def test_a_passed_deadline_is_honoured_and_told(restorer):
     late = ask("Which port does staging use now?", deadline=time.monotonic() - 1)
     restored = restorer.for_question(late)
-    assert "restore:deadline" in (restored.degraded if restored else late.notes)
+    assert "restore:deadline" in (restored.degraded if restored else late.degraded)
     late = ask(deadline=time.monotonic() - 1)
     restored = restorer.at_compaction(late)
-    assert "restore:deadline" in (restored.degraded if restored else late.notes)
+    assert "restore:deadline" in (restored.degraded if restored else late.degraded)
 
 
 @pytest.mark.parametrize(
@@ -698,7 +698,7 @@ def test_a_channel_that_is_not_ready_is_told(archive):
     assert Restorer(archive, Config(embed=LEXICAL), None).for_question(asked).degraded == ()
     asked = ask("thanks, go on")
     Restorer(archive, Config(), None).for_question(asked)
-    assert asked.notes == []
+    assert asked.degraded == []
 
 
 def test_the_breaker_opens_after_failures_in_a_row_and_closes_by_itself():
@@ -832,7 +832,7 @@ def test_a_request_that_is_too_long_to_be_read_in_time_costs_no_index(restorer):
     assert restorer.for_question(ask("Which port does the ingest service use?")) is not None
     late = replace(ask("", present="word " * 200_000), deadline=time.monotonic() - 0.001)
     assert restorer.at_compaction(late) is None
-    assert "restore:deadline" in late.notes
+    assert "restore:deadline" in late.degraded
     assert len(restorer._scopes) == 1
 
 

@@ -176,14 +176,14 @@ def test_what_is_left_of_an_answer_that_a_block_shows_is_no_evidence_beside_what
     assert "the canary is tenant 31" in loss.text
     assert "refunds_failed_total" in loss.text
     assert "Then write to" not in loss.text
-    assert looked.for_question(asked.beside([loss])) is None
+    assert looked.for_question(asked.with_blocks([loss])) is None
 
 
 def test_an_old_value_says_where_a_block_shows_the_new_one(looked):
     first = looked.for_question(ask("What has finance capped?", present="Nothing.", budget=600))
     assert "has to be 640Mi" in first.text
     asked = ask("What is the memory limit of checkout?", present="Nothing.", budget=2_000)
-    text = looked.for_question(asked.beside([first])).text
+    text = looked.for_question(asked.with_blocks([first])).text
     old = [line for line in text.splitlines() if "768Mi" in line]
     assert old
     assert all("but see turn" in line.partition("] ")[0] for line in old)

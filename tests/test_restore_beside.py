@@ -356,7 +356,7 @@ def test_what_stands_beside_an_answer_that_a_block_shows_is_no_evidence(tmp_path
         asked = ask("What did the porcelain cost and where did I get it?", present="Nothing.", budget=900)
         loss = restorer.at_compaction(asked)
         assert told[0] in loss.text
-        restored = restorer.for_question(asked.beside([loss]))
+        restored = restorer.for_question(asked.with_blocks([loss]))
     assert "next to" not in (restored.text if restored else "")
 
 

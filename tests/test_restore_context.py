@@ -503,7 +503,7 @@ def test_what_only_says_again_what_the_loss_block_shows_is_not_said_twice(restor
         ("What is the number of my emergency contact Signe?", "073-902 11 56", ""),
         ("What is my insurance policy at Alka?", "policy AK-90-22318.", "form 77-B"),
     ):
-        beside = restorer.for_question(ask(question, present="Nothing.").beside([loss]))
+        beside = restorer.for_question(ask(question, present="Nothing.").with_blocks([loss]))
         both = loss.text + (beside.text if beside else "")
         assert new in both
         assert not beside or again not in beside.text

@@ -15,10 +15,10 @@ from lantern_proxy.restore import alike, passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.facets import Common, Facets, Shared, facets_of
-from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import lines
 from lantern_proxy.restore.passages import Passages
 from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.restore.row_cache import RowCache
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
 from lantern_proxy.signals.alike import Table
@@ -243,7 +243,7 @@ def test_a_sentence_knows_whom_it_speaks_to_and_of_and_whether_it_holds_a_figure
 
 
 def test_numbers_are_made_once_and_no_more_stay_than_may():
-    kept, asked = Kept(2), list[list[int]]()
+    kept, asked = RowCache(2), list[list[int]]()
 
     def made(missing: list[int]) -> list[tuple[float, float]]:
         asked.append(missing)

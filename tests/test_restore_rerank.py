@@ -109,7 +109,7 @@ def ordered(monkeypatch, reranker, often):
             tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=time.monotonic() + 60
         )
         assert rerankers.order(asked, QUESTION, passages) == [0, 1, 2]
-        notes += asked.notes
+        notes += asked.degraded
     return notes
 
 

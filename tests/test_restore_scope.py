@@ -309,7 +309,7 @@ def test_token_vectors_that_cannot_be_read_are_told_of(archive):
     dense = Dense(archive, Embedder(), wanted=True)
     archive.close()
     assert dense.late(scope, Asked(np.eye(1, DIM, dtype=np.float32), ("gadget3",)), [3], ask) is None
-    assert ask.notes == ["late:failed"]
+    assert ask.degraded == ["late:failed"]
     dense.close()
 
 
@@ -356,7 +356,7 @@ def looked(dense: Dense, scope: Scope, archive: Archive, *, left_s: float = 60.0
     question = read_question("Which box holds gadget3?")
     if dense.begin(scope, question, ask):
         dense.look(scope, question, ask)
-    return ask.notes
+    return ask.degraded
 
 
 def test_vectors_that_cannot_be_read_are_left_alone_and_those_of_others_are_not(with_vectors):

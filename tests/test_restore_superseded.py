@@ -218,7 +218,7 @@ def test_what_stands_in_a_block_replaces_nothing(restorer):
     asked = ask("When is the check-up with Dr. Pell?", present="Nothing.")
     loss = about.at_compaction(asked)
     assert "no longer" in loss.text
-    block = about.for_question(replace(asked.beside([loss]), shown=frozenset(), present="Nothing."))
+    block = about.for_question(replace(asked.with_blocks([loss]), shown=frozenset(), present="Nothing."))
     assert "17 June" in block.text
     assert "superseded" not in block.text
 
@@ -251,7 +251,7 @@ def test_a_question_block_marks_a_value_whose_change_the_loss_block_shows(restor
     loss = about.at_compaction(asked)
     assert "Friday, not Thursday" in loss.text
     assert "on Thursday" not in loss.text
-    block = about.for_question(asked.beside([loss]))
+    block = about.for_question(asked.with_blocks([loss]))
     assert "user #1, superseded by turn 2] The technician comes to the house in Leeds on Thursday" in block.text
 
 

@@ -65,7 +65,7 @@ def _choose(
     settings, session, verdict = proxy.config.restore, beside.base, beside.verdict
     present, users_text = texts_of(whole(session.head, request))
     ask = Ask(
-        tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned), present=present,
+        tenant=tenant, project=project, session=session.id, abandoned=frozenset(session.abandoned), present=present,
         users_text=users_text, question=verdict.question_in(request), summary=verdict.summary_in(request),
         budget_chars=room_for(request, settings.budget_chars, settings), now=time.time(),
         deadline=time.monotonic() + _PATIENCE_S,
@@ -73,7 +73,7 @@ def _choose(
     blocks: list[Restored] = []
     if verdict.is_loss and (loss := restorer.at_compaction(ask)) is not None:
         blocks.append(loss)
-        ask = ask.beside([loss])
+        ask = ask.with_blocks([loss])
     passed = ask.passed.told
     if ask.question and (verdict.is_loss or session.lost):
         room = room_for(request, settings.question_chars, settings)
@@ -83,7 +83,7 @@ def _choose(
         passed += ask.passed.told
     return Preview(
         tenant=tenant, session=session.id, event=beside.event, gone=len(verdict.gone), blocks=tuple(blocks),
-        refused=tuple(_refused(proxy, tenant, session.id)), passed=passed, notes=tuple(dict.fromkeys(ask.notes)),
+        refused=tuple(_refused(proxy, tenant, session.id)), passed=passed, notes=tuple(dict.fromkeys(ask.degraded)),
     )  # fmt: skip
 
 

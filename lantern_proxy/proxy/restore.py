@@ -23,8 +23,7 @@ from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy.ledger import Ledgers, SessionKey, block_at, replay
-from lantern_proxy.proxy.need import Need, Spot
-from lantern_proxy.proxy.noted import Late, Notes, remember
+from lantern_proxy.proxy.restore_state import Late, Need, SessionStates, Spot, remember
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
@@ -62,7 +61,7 @@ class Restoring:
         """One for each session: a fault of its texts, or of their place in the archive, concerns no other session."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
-        self._notes = Notes()
+        self._states = SessionStates()
         self._warmed: dict[SessionKey, int] = {}
         """Session -> how many messages it had when its index was opened ahead. For the writer's thread alone."""
 
@@ -72,20 +71,20 @@ class Restoring:
     def forget_all(self) -> None:
         """Forget the ledgers: what was put back before is read from the archive again."""
         self._ledgers.forget_all()
-        self._notes.forget_chosen()
+        self._states.forget_archived()
 
     def strike(self, exchange: Exchange) -> None:
         """Take the blocks of this request back from the ledger: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.entered)
         if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
-            self._notes.note(key, refused=(model, len(exchange.plain), exchange.at))
+            self._states.update(key, refused=(model, len(exchange.plain), exchange.at))
         if any(block.restored.kind == "loss" for block in exchange.entered):
-            self._notes.owe(key)
+            self._states.owe(key)
 
     def accept(self, exchange: Exchange) -> None:
         """The upstream took a request with blocks: its conversation may get new ones again."""
-        self._notes.accept((exchange.tenant, exchange.session))
+        self._states.accept((exchange.tenant, exchange.session))
 
     def _read_ledger(self, key: SessionKey) -> list[Block]:
         archive = self._opened.archive
@@ -94,9 +93,9 @@ class Restoring:
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger's blocks, choose those that this request needs anew, and write all into exchange.body."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
-        turned_off = self._notes.of(key).turned_off
+        turned_off = self._states.of(key).turned_off
         if turned_off:
-            self._notes.note(key, turned_off=False)
+            self._states.update(key, turned_off=False)
         need = Need(exchange, request, step, deadline, again=turned_off and exchange.event == "retry")
         may_lack = step.verdict.is_loss or step.session.lost
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
@@ -105,7 +104,7 @@ class Restoring:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
             return
-        if self._notes.of(key).refuses(request.model, len(exchange.plain), exchange.at):
+        if self._states.of(key).refuses(request.model, len(exchange.plain), exchange.at):
             await self.leave_out(exchange, request, step)
             exchange.degraded.append("restore:length")
             return
@@ -118,7 +117,7 @@ class Restoring:
                 exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
             is_moved = step.verdict.gone or not (request.delta or any(step.verdict.kept))
             if is_moved and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
-                self._notes.owe(key)
+                self._states.owe(key)
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
@@ -135,9 +134,9 @@ class Restoring:
         """
         need = Need(exchange, request, step, deadline=0.0)
         if step.verdict.is_loss:
-            self._notes.owe(need.key)
-        if need.asked_anew is not None:
-            self._notes.note(need.key, turned_off=True)
+            self._states.owe(need.key)
+        if need.new_question_at is not None:
+            self._states.update(need.key, turned_off=True)
         new = step.event == "new"
         if not self._ledgers.is_empty(need.key, new=new):
             async with self._ledgers.of(need.key, new=new) as ledger:
@@ -153,7 +152,7 @@ class Restoring:
     async def _look_for(self, need: Need) -> None:
         """Choose new blocks. Before that, earlier turns are cut into passages, unless that is known to be done."""
         exchange, verdict = need.exchange, need.step.verdict
-        if verdict.is_loss or verdict.gone or not self._notes.of(need.key).caught_up:
+        if verdict.is_loss or verdict.gone or not self._states.of(need.key).caught_up:
             self._expect(need)
             await self._catch_up(need)
         await self._add_blocks(need)
@@ -168,14 +167,14 @@ class Restoring:
         tenant, session = need.key
         which = session if self._config.restore.scope == "session" else ""
         caught_up = await settled(self._writer.flush(tenant, which), need.left_s() * _CATCHING_UP)
-        self._notes.note(need.key, caught_up=caught_up)
+        self._states.update(need.key, caught_up=caught_up)
         if not caught_up:
             need.exchange.degraded.append("restore:behind")
 
     def _expect(self, need: Need) -> None:
         """Have the question embedded while its session is cut and a loss block is made."""
         restorer = self._opened.restorer.ready
-        if need.asked_anew is not None and restorer is not None:
+        if need.new_question_at is not None and restorer is not None:
             self._threads.submit(restorer.expect, need.question)
 
     def _write_blocks(self, exchange: Exchange) -> None:
@@ -190,12 +189,12 @@ class Restoring:
     async def _add_blocks(self, need: Need) -> None:
         """The loss block where the history was lost, and the question block in the text that waits for an answer."""
         exchange, request, verdict, key = need.exchange, need.request, need.step.verdict, need.key
-        anew = need.asked_anew
+        anew = need.new_question_at
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
-        if spot is None and anew is not None and (verdict.is_loss or self._notes.of(key).owed is not None):
+        if spot is None and anew is not None and (verdict.is_loss or self._states.of(key).owed is not None):
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if verdict.is_loss:
-            self._notes.owe(key, need.spent_chars)  # until it is there, whatever goes wrong
+            self._states.owe(key, need.spent_chars)  # until it is there, whatever goes wrong
         if await self._put_late(need, spot or need.behind_results):
             spot = None
         if self._breakers.open(key, time.monotonic()):
@@ -209,8 +208,8 @@ class Restoring:
         if spot is not None:
             ask = self._ask(need, texts, self._loss_room(need), verdict.summary_in(request))
             is_whole = await self._add(need, "loss", spot, ask)
-            there = (self._notes.of(key).owed or 0) + sum(len(block.restored.text) for block in exchange.blocks)
-            self._notes.note(key, owed=None if is_whole else there, late=None)
+            there = (self._states.of(key).owed or 0) + sum(len(block.restored.text) for block in exchange.blocks)
+            self._states.update(key, owed=None if is_whole else there, late=None)
         if anew is not None:
             room = room_for(request, self._config.restore.question_chars, self._config.restore)
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
@@ -218,7 +217,7 @@ class Restoring:
     def _loss_room(self, need: Need) -> int:
         """Characters that the loss block, or the rest of it, may have."""
         restore = self._config.restore
-        return room_for(need.request, restore.budget_chars, restore) - (self._notes.of(need.key).owed or 0)
+        return room_for(need.request, restore.budget_chars, restore) - (self._states.of(need.key).owed or 0)
 
     async def _texts_of(self, need: Need) -> tuple[str, str] | None:
         """All that the request shows the model, and what users say in it: see present.texts_of(). Put together in a
@@ -242,10 +241,10 @@ class Restoring:
         exchange, packing_s = need.exchange, self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         ask = Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=present,
-            left=frozenset(need.step.session.abandoned), question=need.question, users_text=users_text, summary=summary,
-            budget_chars=budget_chars, now=exchange.at, deadline=need.deadline - packing_s,
+            abandoned=frozenset(need.step.session.abandoned), question=need.question, users_text=users_text,
+            summary=summary, budget_chars=budget_chars, now=exchange.at, deadline=need.deadline - packing_s,
         )  # fmt: skip
-        return ask.beside([*exchange.shown, *exchange.held])
+        return ask.with_blocks([*exchange.shown, *exchange.held])
 
     async def _add(self, need: Need, kind: BlockKind, spot: Spot, ask: "Ask") -> bool:
         """Choose one block and put it into the exchange, at `spot`; False when not all that is lost could be looked at
@@ -269,7 +268,7 @@ class Restoring:
                 is_off = self._breakers.record(need.key, healthy, time.monotonic())
                 if is_off:
                     log.warning("%s: three restores of its session failed in a row; it rests for a while", exchange.id)
-        exchange.degraded += ask.notes
+        exchange.degraded += ask.degraded
         exchange.passed += ask.passed.told
         if restored is not None:
             self._put(need, spot, restored)
@@ -290,11 +289,11 @@ class Restoring:
         """Have what is still owed to a session chosen when all is cut into passages and nobody asks for a moment: for
         its next request that has a place for it. Left out where not all could be looked at, or it failed: then that
         request has it chosen."""
-        noted, resting = self._notes.of(need.key), "restore:resting" in need.exchange.degraded
-        if noted.owed is None or noted.late is not None or resting:
+        state, resting = self._states.of(need.key), "restore:resting" in need.exchange.degraded
+        if state.owed is None or state.late is not None or resting:
             return
         late: Future[Late] = Future()
-        self._notes.note(need.key, late=late)
+        self._states.update(need.key, late=late)
         room = self._loss_room(need)
 
         def choose() -> None:
@@ -304,24 +303,24 @@ class Restoring:
                 ask = self._ask(need, texts_of(need.whole), room, need.step.verdict.summary_in(need.request))
                 ask = dataclasses.replace(ask, deadline=time.monotonic() + _LATE_S)
                 block = restorer.at_compaction(ask)
-                if _CUT_SHORT.isdisjoint(ask.notes):
+                if _CUT_SHORT.isdisjoint(ask.degraded):
                     late.set_result(Late(block, ask.passed.told))
 
         self._writer.when_idle(partial(self._threads.submit, choose))
 
     async def _put_late(self, need: Need, spot: Spot | None) -> bool:
         """Put the block that was chosen meanwhile into the exchange; False where there is none for this request."""
-        late = self._notes.of(need.key).late
+        late = self._states.of(need.key).late
         if late is None or spot is None or need.step.event != "turn" or not late.done():
             return False
         block, passed = late.result()
         if block is not None:
             if not await self._still_fits(need, block):
-                self._notes.note(need.key, late=None)
+                self._states.update(need.key, late=None)
                 return False
             self._put(need, spot, block)
         need.exchange.passed += passed
-        self._notes.note(need.key, owed=None, late=None)
+        self._states.update(need.key, owed=None, late=None)
         return True
 
     async def _still_fits(self, need: Need, block: Restored) -> bool:

@@ -1,4 +1,4 @@
-"""What a restore is asked, and what it tells besides the block."""
+"""A restore's input, `Ask`: one request and its limits. The restore also reports in it what was skipped."""
 
 import math
 import time
@@ -10,33 +10,33 @@ from lantern_proxy.restore.passed_over import Passed
 from lantern_proxy.turn import Restored
 
 _LOOKING = 0.6
-"""Share of the time up to the deadline in which a restore looks for passages; the rest is for packing those."""
+"""Share of the time up to the deadline for finding passages; the rest is for packing them."""
 
 
 def looking_s(restore: RestoreConfig) -> float:
-    """Seconds in which a restore looks for passages. An embedder that takes half of them when a restore is late counts
-    as sick."""
+    """Seconds that a restore may spend on finding passages. An embedder that used half of them in a restore that came
+    late counts as unhealthy."""
     return _LOOKING * restore.deadline_ms / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a restore needs to know of one request. The defaults are for whoever only looks, and makes no block."""
+    """What a restore needs to know of one request. The defaults suit callers that only search and build no block."""
 
     tenant: str
     project: str = ""
     session: str = ""
     present: str = ""
-    """Text of everything that the request holds, replayed blocks included: as present.text_of() gives it."""
+    """All text of the request, replayed blocks included, as present.text_of() returns it."""
     shown: frozenset[int] = frozenset()
     """Ids of the passages in replayed blocks."""
-    left: frozenset[str] = frozenset()
-    """Keys of messages on branches that the client left: what was taken back is not restored."""
+    abandoned: frozenset[str] = frozenset()
+    """Keys of messages on branches that the client abandoned: what a user took back is not restored."""
     question: str = ""
     """Text of the user message that waits for an answer; "" when none does."""
     users_text: str = ""
-    """What users say in the request, one line a text, as present.users_text_of() gives it: it may replace what was
-    said before."""
+    """What users say in the request, one line per text, as present.users_text_of() returns it. It may supersede
+    archived statements."""
     summary: str = ""
     """The text that the client put in place of what was lost; "" when there is none."""
     budget_chars: int = 0
@@ -45,20 +45,20 @@ class Ask:
     """Unix seconds."""
     deadline: float = math.inf
     """time.monotonic() value; once it is past, the restore returns what it has by then."""
-    notes: list[str] = field(default_factory=list, compare=False)
-    """Filled by the restore: what was skipped and why, also when there is nothing to put back."""
+    degraded: list[str] = field(default_factory=list, compare=False)
+    """Filled by the restore, even when it returns no block: what was skipped and why ("dense:warming")."""
     passed: Passed = field(default_factory=Passed, compare=False)
-    """Filled by the restore: the passages that it left out, also when there is nothing to put back."""
+    """Filled by the restore, even when it returns no block: the passages that it left out."""
 
-    def beside(self, blocks: Sequence[Restored]) -> "Ask":
-        """The same ask for a request that holds these blocks, too."""
+    def with_blocks(self, blocks: Sequence[Restored]) -> "Ask":
+        """The same, for the request with these blocks in it."""
         present = "\n".join([self.present, *(" ".join(block.text.split()) for block in blocks)])
         return replace(self, present=present, shown=self.shown.union(p.passage.id for b in blocks for p in b.placed))
 
     def late(self) -> bool:
-        """Is the deadline past? The first time that it is, that is noted."""
+        """Has the deadline passed? If so, `degraded` says it, once."""
         if time.monotonic() < self.deadline:
             return False
-        if "restore:deadline" not in self.notes:
-            self.notes.append("restore:deadline")
+        if "restore:deadline" not in self.degraded:
+            self.degraded.append("restore:deadline")
         return True

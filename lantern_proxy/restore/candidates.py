@@ -99,7 +99,7 @@ def looked_at(
         passages = scope.passages.of(some)
         held = present.holds([without_ago(read.flat) for read in passages])
         for row, read, is_held in zip(some, passages, held, strict=True):
-            yield row, read, "left" if read.passage.message in ask.left else "present" if is_held else None
+            yield row, read, "left" if read.passage.message in ask.abandoned else "present" if is_held else None
 
 
 def candidates_of(some: Sequence[tuple[int, ReadPassage]], present: Present, ask: Ask) -> list[Candidate]:

@@ -98,25 +98,25 @@ class Dense:
 
     def begin(self, scope: Scope, question: Question, ask: "Ask", *, skip: bool = False) -> bool:
         """Have the question embedded, so that look() may be called. False where there is no embedder, it is not ready
-        or at rest (see ask.notes), or `skip`.
+        or at rest (see ask.degraded), or `skip`.
 
         skip: words are sure enough of their best passages, so that vectors are not needed (AgentIR's cascade)
         """
         reason = self._unready() or ("dense:breaker" if self._breakers.open(scope.key, time.monotonic()) else "")
         if reason:
-            ask.notes.append(reason)
+            ask.degraded.append(reason)
         if self._embedder is None or reason or skip:
             return False
         self.read_ahead(question)
         return True
 
     def look(self, scope: Scope, question: Question, ask: "Ask") -> Meaning | None:
-        """Compare the question with every passage. None: nothing to compare, or it failed, see ask.notes."""
+        """Compare the question with every passage. None: nothing to compare, or it failed, see ask.degraded."""
         try:
             embedded = self._embedded(question.subject)
         except (ModelError, ArchiveError):
             self._breaker.record(False, time.monotonic())
-            ask.notes.append("dense:failed")
+            ask.degraded.append("dense:failed")
             return None
         if embedded is None:
             return None
@@ -127,7 +127,7 @@ class Dense:
             cosines = scope.cosines(self._archive, vector)
         except ArchiveError:
             self._breakers.record(scope.key, False, time.monotonic())
-            ask.notes.append("dense:failed")
+            ask.degraded.append("dense:failed")
             return None
         now = time.monotonic()
         self._breakers.record(scope.key, now < ask.deadline or began >= ask.deadline, now)
@@ -135,7 +135,7 @@ class Dense:
 
     def late(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
         """The question word by word against the passages at `rows`. None: nothing to compare, or it failed, see
-        ask.notes."""
+        ask.degraded."""
         weights = np.array([rarity(scope, word) for word in asked.words])
         used = weights > 0
         if self._embedder is None or not used.any():
@@ -143,7 +143,7 @@ class Dense:
         try:
             passages = scope.tokens(self._archive, rows, self._embedder.recipe)
         except ArchiveError:
-            ask.notes.append("late:failed")
+            ask.degraded.append("late:failed")
             return None
         if not any(map(len, passages)):
             return None

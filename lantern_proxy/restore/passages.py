@@ -12,8 +12,8 @@ from lantern_proxy.analyze import sequence, terms
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.facets import FACETS, Common, Facets, facets_of
-from lantern_proxy.restore.kept import Kept, KeptPieces
 from lantern_proxy.restore.lines import Line, flat, lines
+from lantern_proxy.restore.row_cache import PieceCache, RowCache
 from lantern_proxy.restore.superseded import stating
 from lantern_proxy.signals.alike import Lists, Pieces
 from lantern_proxy.signals.form import TRAITS, asks_and_tells, traits
@@ -99,9 +99,9 @@ class Passages(Sequence[ReadPassage]):
         self.own: TenantArchive | None = None
         """Where the passages are read; None before the scope is caught up with the archive."""
         self._read: dict[int, ReadPassage] = {}
-        self._pieces, self._parts = KeptPieces(1), KeptPieces(2)
-        self._traits = Kept(len(TRAITS))
-        self._facets, self._common = Kept(FACETS, self.forget_prepared), Common()
+        self._pieces, self._parts = PieceCache(1), PieceCache(2)
+        self._traits = RowCache(len(TRAITS))
+        self._facets, self._common = RowCache(FACETS, self.forget_prepared), Common()
         self._prepared_to = 0
 
     def __len__(self) -> int:
@@ -137,8 +137,8 @@ class Passages(Sequence[ReadPassage]):
     def forget(self, row: int) -> None:
         """Forget all that is kept of the passage at `row`: it was corrected, and is read anew when it is looked at."""
         self._read.pop(row, None)
-        for kept in (self._facets, self._pieces, self._parts, self._traits):
-            kept.forget(row)
+        for cache in (self._facets, self._pieces, self._parts, self._traits):
+            cache.forget(row)
         self._prepared_to = min(self._prepared_to, row)
 
     def facets(self, rows: Ints) -> Facets:
@@ -208,8 +208,8 @@ class Passages(Sequence[ReadPassage]):
 
     def forget_prepared(self) -> None:
         """Let go of facets, word pieces and traits: they are made anew when they are asked for."""
-        for kept in (self._facets, self._pieces, self._parts, self._traits):
-            kept.clear()
+        for cache in (self._facets, self._pieces, self._parts, self._traits):
+            cache.clear()
         self._common, self._prepared_to = Common(), 0
 
     def read(self, rows: Iterable[int]) -> None:

@@ -104,7 +104,7 @@ class Rerankers:
         first: Sequence[float],
     ) -> list[int]:  # fmt: skip
         if reranker.state != "ready" or self._breaker.open(time.monotonic()):
-            ask.notes.append(f"rerank:{reranker.state if reranker.state != 'ready' else 'breaker'}")
+            ask.degraded.append(f"rerank:{reranker.state if reranker.state != 'ready' else 'breaker'}")
             if reranker.state == "failed" and self._told != reranker.detail:
                 self._told = reranker.detail
                 log.warning("rerank.evidence cannot be used, questions keep the usual order: %s", self._told)
@@ -116,7 +116,7 @@ class Rerankers:
             scores = reranker.scores(question, newest, [Memory(p.text, p.turn) for p in head], first[:PROTECTED])
         except ModelError:
             self._breaker.record(False, time.monotonic())
-            ask.notes.append("rerank:failed")
+            ask.degraded.append("rerank:failed")
             return order
         now = time.monotonic()
         self._breaker.record(now - began <= self._slow_s or now < ask.deadline, now)
@@ -130,7 +130,7 @@ class Rerankers:
             answer = ask_model(*prompt(question, [passages[i].text for i in head]))
             ranked = read_order(answer, len(head))
         except (OSError, RuntimeError, ValueError):
-            ask.notes.append("rerank:model")
+            ask.degraded.append("rerank:model")
             return order
         return [head[i] for i in ranked] + order[CANDIDATES:]
 

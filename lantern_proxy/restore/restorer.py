@@ -97,7 +97,7 @@ class Restorer:
                 return None
             present = Present(ask.present, ask.late)
             if self._light_fault:
-                ask.notes.append("light:unusable")
+                ask.degraded.append("light:unusable")
             reorder = self._light.either if self._light else None
             settings = self._config
             evidence = gather(scope, question, ask, self._dense, settings.restore, settings.retrieval, reorder)
@@ -213,8 +213,8 @@ class Restorer:
         try:
             if not scope.catch_up(self._archive, ask.deadline):
                 self._scopes.finish(scope, self._archive)
-                if "restore:opening" not in ask.notes:
-                    ask.notes.append("restore:opening")
+                if "restore:opening" not in ask.degraded:
+                    ask.degraded.append("restore:opening")
             yield scope
         except Late:  # the request was too long to be read in time; the scope is sound
             raise
@@ -254,7 +254,7 @@ class Restorer:
             placed=placed,
             considered=picked.considered,
             ms=(time.perf_counter() - started) * 1_000,
-            degraded=tuple(ask.notes),
+            degraded=tuple(ask.degraded),
         )
 
 

@@ -23,9 +23,9 @@ from lantern_proxy.bm25 import Index
 from lantern_proxy.bm25.file import Snapshot
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore import snapshots, superseded
-from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.passages import MOST_PREPARED, STEP, Passages
 from lantern_proxy.restore.richest import Richest
+from lantern_proxy.restore.row_cache import RowCache
 from lantern_proxy.signals.late import DIM, Tokens
 
 Vectors = npt.NDArray[np.float32]
@@ -101,7 +101,7 @@ class Scope:
         self._idf = Rarities(self.index, 0)
         self._idf_of = 0
         """How many passages the scope had when `_idf` was begun."""
-        self._weighed = Kept(3)
+        self._weighed = RowCache(3)
         """What weighed() gives of each passage; cleared with `_idf`."""
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
         self._unembedded: dict[int, None] = {}

@@ -1,4 +1,4 @@
-"""A few numbers for each passage, kept by row: those of many passages are read in one step."""
+"""Caches of a few numbers per passage, indexed by row, so that those of many passages are read in one numpy step."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -9,17 +9,17 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.signals.alike import Lists, Pieces
 
 Make = Callable[[list[int]], Sequence[Sequence[float]]]
-"""Rows, each once -> the numbers of each."""
+"""Distinct rows -> the numbers of each."""
 
 _UNKNOWN, _NONE = -1, 0
-"""In place of a place in the table: the row is not kept; the row is -1, whose numbers are zeros."""
+"""Special values of `_at`: the row is not cached; the index of the all-zero row, which row -1 has."""
 
 
-class Kept:
-    """`width` numbers of each passage of a scope, made when they are first asked for."""
+class RowCache:
+    """`width` numbers per passage of a scope, computed on first use."""
 
     def __init__(self, width: int, when_full: Callable[[], None] | None = None) -> None:
-        """when_full: called to make room, and has to call `clear`, which is the default"""
+        """when_full: called when the cache is full; it must call `clear`, which is the default"""
         self._width, self._when_full = width, when_full or self.clear
         self.clear()
 
@@ -27,23 +27,23 @@ class Kept:
         return self._count - 1
 
     def clear(self) -> None:
-        """Forget all numbers: they are made anew when they are asked for."""
+        """Drop everything; it is computed again on next use."""
         self._count = 1
         self._values = np.zeros((1, self._width))
-        """(_count or more, width), one row of numbers for each passage that is kept; the first is all zeros."""
+        """(_count or more, width), one line per cached passage; the first is all zeros."""
         self._at = np.full(1, _NONE, np.int32)
-        """(rows + 1,) row of the scope -> place in `_values`; the last is that of row -1."""
+        """(rows + 1,) row of the scope -> line of `_values`; the last is that of row -1."""
 
     def forget(self, row: int) -> None:
-        """Forget the numbers of this row."""
+        """Drop one row."""
         if row < len(self._at) - 1:
             self._at[row] = _UNKNOWN
 
     def of(self, rows: Ints, make: Make, *, most: int) -> Floats:
         """(len(rows), width) the numbers of each row; zeros for a row of -1.
 
-        make: makes the numbers of rows that are not kept
-        most: how many passages' numbers are kept at most; all that are asked for at once always are
+        make: computes the numbers of rows that are not cached
+        most: most passages to cache; those of one call are always cached together
         """
         lacking = int(rows.max(initial=-1)) + 2 - len(self._at)
         if lacking > 0:
@@ -70,8 +70,8 @@ class Kept:
         self._count = count
 
 
-class KeptPieces(Kept):
-    """Word pieces of each passage of a scope, `lists` lists of them."""
+class PieceCache(RowCache):
+    """`lists` lists of word pieces per passage of a scope, computed on first use."""
 
     def __init__(self, lists: int) -> None:
         super().__init__(2 * lists)
@@ -85,7 +85,7 @@ class KeptPieces(Kept):
     ) -> list[Lists]:  # fmt: skip
         """The lists of the passages at `rows`, each in the shape of `rows`; empty for a row of -1.
 
-        split: makes the lists of rows that are not kept
+        split: computes the lists of rows that are not cached
         most:  as in `of`
         """
 
@@ -96,7 +96,7 @@ class KeptPieces(Kept):
         return [Lists(self._pieces, *spans[n : n + 2]) for n in range(0, self._width, 2)]
 
     def _appended(self, pieces: Pieces) -> tuple[int, int]:
-        """Keep some pieces; returns where they begin in `_pieces`, and how many there are."""
+        """Append some pieces to `_pieces`; returns where they begin there, and how many there are."""
         start = len(self._pieces)
         self._pieces.frombytes(pieces)
         return start, len(self._pieces) - start
