@@ -225,27 +225,37 @@ class Offer:
     """For each span those that it stands under, by index: without "Day 2: Linz" its hotel is any day's. (): none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mmr:
+    """Maximal marginal relevance: how greedy() weighs an offer's score against its likeness to what is chosen."""
+
+    lam: float
+    """1: by score alone; less: what resembles a chosen offer comes later."""
+    power: float
+    """Scores count per character^power; a larger one prefers short offers."""
+    similarity: Callable[[frozenset[str], frozenset[str]], float]
+    """Of the terms of two offers, in [0, 1]."""
+
+
 def greedy(
     offers: Sequence[Offer],
     room_chars: int,
+    mmr: Mmr,
     *,
-    power: float,
-    lam: float,
-    similarity: Callable[[frozenset[str], frozenset[str]], float],
     session: str = "",
-    behind: dict[int, int] | None = None,
-    beside: Mapping[int, Sequence[Offer]] = MappingProxyType({}),
+    companions: Mapping[int, Sequence[Offer]] = MappingProxyType({}),
+    displaced: dict[int, int] | None = None,
 ) -> list[tuple[int, Choice]]:
-    """(index of offer, what of it) in the order of choice: best score per character^power, less what is said already.
+    """(index of offer, what of it goes in), in the order of choice.
 
-    behind: filled with offers that found no room because a lesser one went before them -> the choice that they
-            resemble, for which it went before
-    beside: passage -> offers that go in with it, if there is room, and count as its own
+    companions: passage id -> offers that go in with that passage where there is room
+    displaced:  filled with offers that found no room since a lesser one was chosen before them -> the chosen offer that
+                they resemble, which is why
 
-    Maximal marginal relevance over the logarithm of that, scaled to [0, 1], and the similarity to what is chosen.
-    An offer that does not fit whole gives the best of its sentences that do.
+    What is compared is the logarithm of score per character^power, scaled to [0, 1], and the similarity to what is
+    chosen. Of an offer that does not fit whole, the best sentences that fit go in.
     """
-    marginal, room = _Marginal(offers, power, lam, similarity), _Room(room_chars, session)
+    marginal, room = _Marginal(offers, mmr), _Room(room_chars, session)
     chosen: list[tuple[int, Choice]] = []
     misses = 0
     while marginal.left and misses < MOST_MISSES:
@@ -257,45 +267,42 @@ def greedy(
         else:
             chosen.append((best, choice))
             marginal.choose(best)
-            chosen += [(best, more) for more in _with(offers[best], beside, marginal, room, spare=False)]
+            chosen += [(best, more) for more in _with(offers[best], companions, marginal, room, spare=False)]
     for best in [best for best, _ in chosen]:
-        chosen += [(best, more) for more in _with(offers[best], beside, marginal, room, spare=True)]
-    if behind is not None:
-        behind |= marginal.behind()
+        chosen += [(best, more) for more in _with(offers[best], companions, marginal, room, spare=True)]
+    if displaced is not None:
+        displaced |= marginal.displaced()
     return chosen
 
 
 def _with(
-    offer: Offer, beside: Mapping[int, Sequence[Offer]], marginal: "_Marginal", room: "_Room", *, spare: bool
+    offer: Offer, companions: Mapping[int, Sequence[Offer]], marginal: "_Marginal", room: "_Room", *, spare: bool
 ) -> Iterator[Choice]:
-    """What goes in beside an offer that was chosen, and was not chosen before."""
-    for other in beside.get(offer.passage.id, ()):
+    """The companions of a chosen offer that are not in the block yet."""
+    for other in companions.get(offer.passage.id, ()):
         if other.spare is spare and marginal.drop(other.passage.id) and (choice := room.put(other)) is not None:
             yield choice
 
 
 class _Marginal:
-    """What each offer is worth beside those that are chosen. Offers by index."""
+    """What each offer, by index, is worth in addition to those that are chosen."""
 
-    def __init__(
-        self, offers: Sequence[Offer], power: float, lam: float,
-        similarity: Callable[[frozenset[str], frozenset[str]], float],
-    ) -> None:  # fmt: skip
-        self._offers, self._lam, self._similarity = offers, lam, similarity
-        self._values = _scaled(offers, power)
+    def __init__(self, offers: Sequence[Offer], mmr: Mmr) -> None:
+        self._offers, self._lam, self._similarity = offers, mmr.lam, mmr.similarity
+        self._values = _scaled(offers, mmr.power)
         self.left = set(self._values)
         self._nearest = dict.fromkeys(self._values, 0.0)
         self._like: dict[int, int] = {}
-        """Offer -> the chosen one that it resembles most."""
+        """Offer -> the chosen offer that it resembles most."""
         self._pushed: dict[int, int] = {}
-        """Offers that had no room after a lesser one was chosen before them -> the choice that they resemble."""
+        """Offers that had no room since a lesser one was chosen before them -> the chosen offer that they resemble."""
         self._least = inf
-        """Value of the least that is chosen."""
+        """The lowest value of a chosen offer."""
         self._gone = set[int]()
-        """Passages that are in the block."""
+        """Ids of passages that are chosen, or had no room."""
 
     def take(self) -> int:
-        """The best that is left; it is left no more."""
+        """Remove and return the best offer that is left."""
         lam, values, nearest = self._lam, self._values, self._nearest
         best = max(self.left, key=lambda i: (lam * values[i] - (1 - lam) * nearest[i], -i))
         self.left.remove(best)
@@ -303,7 +310,7 @@ class _Marginal:
         return best
 
     def drop(self, passage_id: int) -> bool:
-        """Take a passage out of what is left. False when it was taken before."""
+        """Remove a passage from what is left; False when it was removed before."""
         self.left = {i for i in self.left if self._offers[i].passage.id != passage_id}
         fresh = passage_id not in self._gone
         self._gone.add(passage_id)
@@ -317,19 +324,19 @@ class _Marginal:
                 self._nearest[i], self._like[i] = near, best
 
     def push(self, missed: int) -> None:
-        """Note an offer that had no room: if a lesser one was chosen before it, see `behind`."""
-        self._pushed |= self._behind([missed])
+        """Record an offer that had no room: see displaced()."""
+        self._pushed |= self._displaced([missed])
 
-    def behind(self) -> dict[int, int]:
-        """Offers that a lesser one went before, since they resemble a choice -> that choice."""
-        return self._pushed | self._behind(self.left)
+    def displaced(self) -> dict[int, int]:
+        """Offers without room for which a lesser one was chosen, since they resemble a chosen offer -> that one."""
+        return self._pushed | self._displaced(self.left)
 
-    def _behind(self, some: Iterable[int]) -> dict[int, int]:
+    def _displaced(self, some: Iterable[int]) -> dict[int, int]:
         return {i: self._like[i] for i in some if i in self._like and self._values[i] > self._least}
 
 
 def _scaled(offers: Sequence[Offer], power: float) -> dict[int, float]:
-    """Offers with something in them -> score per character^power: its logarithm, scaled to [0, 1]."""
+    """Index of each offer with spans -> logarithm of its score per character^power, scaled to [0, 1]."""
     sizes = [max(1, sum(end - start for start, end in offer.spans)) for offer in offers]
     worth = {
         i: log(offer.score) - power * log(sizes[i] + HEADER_CHARS) for i, offer in enumerate(offers) if offer.spans
@@ -339,7 +346,7 @@ def _scaled(offers: Sequence[Offer], power: float) -> dict[int, float]:
 
 
 class _Room:
-    """What of a block is free, and what its entries share: a header by message and speaker, a date by day."""
+    """The room that is left in a block, and what its entries share: one header per message, one date per day."""
 
     def __init__(self, chars: int, session: str) -> None:
         self._chars, self._session = chars, session
@@ -348,7 +355,7 @@ class _Room:
         self._days: set[str] = set()
 
     def put(self, offer: Offer) -> Choice | None:
-        """What of the offer goes in; None: there is no room for any of it."""
+        """Put in what fits of the offer; None when nothing does."""
         passage, today = offer.passage, day(offer.passage)
         opened, same_day = entry_of(passage) in self._opened, today in self._days
         most_chars = min(self._chars, self._most_chars)

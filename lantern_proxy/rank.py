@@ -171,15 +171,15 @@ def overlap(a: frozenset[str] | set[str], b: frozenset[str] | set[str]) -> float
 
 def importance(
     age_s: float,
-    accesses: int,
-    tools: bool,
-    files: bool,
-    confidence: float,
-    success: float,
     *,
+    accesses: int = 0,
+    tools: bool = False,
+    files: bool = False,
+    confidence: float = 0.5,
+    success: float = 0.5,
     half_life_s: float = 604_800.0,
 ) -> float:
-    """I = R * F * D * c * s of the LANTERN paper.
+    """I = R * F * D * c * s of the LANTERN paper; the defaults are those of a passage that was never restored.
 
     R = exp(-0.693 age / half life), F = log2(accesses + 1) + 1, D = 1 + 0.5 (tools) + 0.3 (files).
     """

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lantern_proxy import pack
-from lantern_proxy.pack import WRAPPER_CHARS, Choice, Offer, entry_chars, escape, fit, greedy, render
+from lantern_proxy.pack import WRAPPER_CHARS, Choice, Mmr, Offer, entry_chars, escape, fit, greedy, render
 from lantern_proxy.trust import marked
 from lantern_proxy.turn import Passage
 from lantern_proxy.turn_blocks import strip_block
@@ -183,7 +183,7 @@ def offer(text, score, position, *, spans=None, worth=None, terms=()):
 
 def pick(offers, room, lam=1.0, power=0.5):
     similar = lambda a, b: len(a & b) / len(a | b) if a and b else 0.0  # noqa: E731
-    return [n for n, _ in greedy(offers, room, power=power, lam=lam, similarity=similar)]
+    return [n for n, _ in greedy(offers, room, Mmr(lam, power, similar))]
 
 
 def test_score_per_character_decides():
@@ -196,7 +196,7 @@ def test_where_room_is_short_a_line_comes_with_what_it_stands_under_or_not_at_al
     led = replace(offer(text, 1.0, 0, spans=spans, worth=(0.0, 1.0, 0.0, 2.0)), over=((), (0,), (), (2,)))
     shown = set()
     for room in range(100):
-        picked = greedy([led], room, power=0.5, lam=1.0, similarity=lambda a, b: 0.0)
+        picked = greedy([led], room, Mmr(1.0, 0.5, lambda a, b: 0.0))
         shown |= {choice.text for _, choice in picked}
     assert [text for text in shown if "Krone" in text and "Linz" not in text] == []
     assert [text for text in shown if "Post" in text and "Wien" not in text] == []
@@ -221,20 +221,19 @@ def test_what_resembles_a_choice_and_then_has_no_room_names_that_choice():
         offer("c" * 40, 0.9, 2, terms=["x"]),
         offer("d" * 40, 0.1, 3, terms=["y"]),
     ]
-    behind: dict[int, int] = {}
+    displaced: dict[int, int] = {}
     room = sum(entry_chars(each.passage, each.spans) for each in (offers[0], offers[2]))
     similar = lambda a, b: len(a & b) / len(a | b)  # noqa: E731
-    found = greedy(offers, room, power=0.5, lam=0.5, similarity=similar, behind=behind)
+    found = greedy(offers, room, Mmr(0.5, 0.5, similar), displaced=displaced)
     assert [n for n, _ in found] == [0, 2]
-    assert behind == {1: 0}  # the last had no room either, and would not have come before
+    assert displaced == {1: 0}  # the last had no room either, and would not have come before
 
 
 def test_a_passage_too_long_for_the_room_gives_its_best_sentence_choose():
     text = "A" * 300 + ". The port is 9443."
     spans = ((0, 301), (302, len(text)))
-    found = greedy(
-        [offer(text, 1.0, 0, spans=spans, worth=(0.1, 1.0))], 120, power=0.5, lam=1.0, similarity=lambda a, b: 0.0
-    )
+    offers = [offer(text, 1.0, 0, spans=spans, worth=(0.1, 1.0))]
+    found = greedy(offers, 120, Mmr(1.0, 0.5, lambda a, b: 0.0))
     assert [choice.text for _, choice in found] == ["The port is 9443."]
 
 

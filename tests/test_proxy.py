@@ -34,7 +34,7 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history.record import chains, place_key
-from lantern_proxy.proxy.ledger import Ledgers, block_at, replay
+from lantern_proxy.proxy.ledger import Anchor, Ledgers, block_at, replay
 from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.turn import Answer, Identity, Request, Restored
@@ -774,7 +774,7 @@ def test_a_block_stays_where_it_is_when_the_text_that_it_rides_in_is_said_again(
     asked = {"role": "user", "content": "Which port was it?"}
     before = chat.read(json.dumps(body("Hello.", "Hi.", asked)).encode())
     restored = Restored(kind="question", text="", placed=(), considered=0, ms=0.0)
-    block = block_at("s", before, 2, "inside", restored, key=None, by="r", now=0.0)
+    block = block_at(Anchor(before, 2, None), "inside", restored, session="s", by="r", now=0.0)
     short = [
         {"role": "user", "content": "In short: a port was asked for."},
         asked,
@@ -790,7 +790,9 @@ def test_a_block_goes_with_its_message_though_others_say_the_same():
         return chat.read(json.dumps(body(*messages)).encode())
 
     restored = Restored(kind="loss", text="", placed=(), considered=0, ms=0.0)
-    block = block_at("s", read("Begin.", "Begun.", "Go on."), 2, "inside", restored, key="first", by="r", now=0.0)
+    block = block_at(
+        Anchor(read("Begin.", "Begun.", "Go on."), 2, "first"), "inside", restored, session="s", by="r", now=0.0
+    )
     later = read("Go on.", "Gone on.", "Go on.", "Gone on.", "Go on.")
     for kept, places in (
         (("first", "a", "second", "b", None), [0]),
@@ -811,7 +813,7 @@ def test_a_block_stays_with_its_message_where_that_comes_back_behind_all_that_wa
         Restored(kind="loss", text="", placed=(), considered=0, ms=0.0),
         place_key(chains(whole.messages)[4]),
     )
-    block = block_at("s", short, 2, "inside", restored, key=name, by="r", now=0.0)
+    block = block_at(Anchor(short, 2, name), "inside", restored, session="s", by="r", now=0.0)
     assert [insert.at for _, insert in replay([block], whole, ("a", "b", "c", *(None,) * 4))] == [4]
 
 
@@ -819,8 +821,8 @@ def test_a_block_goes_with_the_summary_in_its_message():
     """Clients that keep the first message put a new summary behind it with every compaction."""
     asked, restored = "Sort the harbour's papers.", Restored(kind="loss", text="", placed=(), considered=0, ms=0.0)
     before, after = (chat.read(json.dumps(body(f"{asked}\n\nSo far: {n} papers.")).encode()) for n in (40, 90))
-    old = block_at("s", before, 0, "inside", restored, key="first", by="r", now=0.0)
-    new = block_at("s", after, 0, "inside", restored, key="first", by="r", now=0.0)
+    old = block_at(Anchor(before, 0, "first"), "inside", restored, session="s", by="r", now=0.0)
+    new = block_at(Anchor(after, 0, "first"), "inside", restored, session="s", by="r", now=0.0)
     assert replay([old, new], before, ["first"])[0][0] == old
     assert [block for block, _ in replay([old, new], after, ["first"])] == [new]
 
@@ -829,7 +831,7 @@ def test_a_block_stays_in_an_older_message_that_its_client_puts_a_note_around():
     asked, restored = "Sort the harbour's papers.", Restored(kind="loss", text="", placed=(), considered=0, ms=0.0)
     said = f"So far: 40 papers.\n\n{asked}"
     before, after = (chat.read(json.dumps(body(each)).encode()) for each in (said, f"<cwd>/quay</cwd>\n\n{said}"))
-    old = block_at("s", before, 0, "inside", restored, key="first", by="r", now=0.0)
+    old = block_at(Anchor(before, 0, "first"), "inside", restored, session="s", by="r", now=0.0)
     ((moved, insert),) = replay([old], after, ["first"], {0: old.anchor})
     assert (insert.at, moved.restored) == (0, restored)
     assert [block for block, _ in replay([old, moved], after, ["first"])] == [moved]

@@ -61,8 +61,10 @@ def test_with_lambda_one_relevance_alone_decides():
 
 
 def test_importance_is_the_product_of_the_paper():
-    assert importance(0, 0, False, False, 0.5, 0.5) == pytest.approx(0.25)
-    assert importance(604_800, 3, True, True, 1.0, 1.0) == pytest.approx(0.5 * 3.0 * 1.8, rel=1e-3)
+    assert importance(0) == pytest.approx(0.25)
+    assert importance(604_800, accesses=3, tools=True, files=True, confidence=1.0, success=1.0) == pytest.approx(
+        0.5 * 3.0 * 1.8, rel=1e-3
+    )
 
 
 def test_newer_is_more_recent():

@@ -44,7 +44,7 @@ class Importance:
 
     def prepare(self, conversation: Conversation) -> Scorer:
         now = max((candidate.at for candidate in conversation.candidates), default=0.0)
-        values = np.array([importance(now - c.at, 0, False, "/" in c.text, 0.5, 0.5) for c in conversation.candidates])
+        values = np.array([importance(now - c.at, files="/" in c.text) for c in conversation.candidates])
         return lambda _: values
 
 

@@ -217,16 +217,21 @@ def _anchor(
     return next(chain(exact, named, () if block.message and is_known else alike), None)
 
 
-def block_at(
-    session: str, request: Request, at: int, place: Place, restored: Restored, *, key: str | None, by: str, now: float
-) -> Block:
-    """The entry that puts `restored` at message `at`.
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A message of a request that a block is to ride in."""
 
-    key: under which the session held that message, None if it is new
-    by:  id of the request that made it
-    """
-    end = chains(request.messages)[at]
+    request: Request
+    at: int
+    """Index of the message."""
+    key: str | None
+    """The key of the message in its session; None if it is new."""
+
+
+def block_at(anchor: Anchor, place: Place, restored: Restored, *, session: str, by: str, now: float) -> Block:
+    """The ledger's entry for `restored` in the message `anchor`. by: id of the request that it was made for"""
+    message, end = anchor.request.messages[anchor.at], chains(anchor.request.messages)[anchor.at]
     return Block(
-        session=session, anchor=request.messages[at].print.hex(), chain=end.hex(), message=key or place_key(end),
+        session=session, anchor=message.print.hex(), chain=end.hex(), message=anchor.key or place_key(end),
         place=place, restored=restored, request=by, created_at=now,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
-from lantern_proxy.proxy.ledger import Ledgers, SessionKey, block_at, replay
+from lantern_proxy.proxy.ledger import Anchor, Ledgers, SessionKey, block_at, replay
 from lantern_proxy.proxy.restore_state import Late, Need, SessionStates, Spot, remember
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
@@ -279,8 +279,8 @@ class Restoring:
         exchange, at, request = need.exchange, spot[0], need.request
         assert exchange.wire is not None
         how = exchange.wire.settle_place(request, *spot)
-        key = need.step.verdict.kept[at]
-        block = block_at(exchange.session, request, at, how, restored, key=key, by=exchange.id, now=exchange.at)
+        anchor = Anchor(request, at, key=need.step.verdict.kept[at])
+        block = block_at(anchor, how, restored, session=exchange.session, by=exchange.id, now=exchange.at)
         exchange.blocks.append(block)
         exchange.inserts.append(Insert(at, how, restored.text))
         exchange.shown.append(restored)

@@ -32,7 +32,7 @@ class Found:
     candidates: Sequence[Candidate]
     offered: Sequence[pack.Offer]
     """What the packer may take of each of `candidates`, in their order."""
-    beside: Mapping[int, Sequence[pack.Offer]]
+    companions: Mapping[int, Sequence[pack.Offer]]
     """Passage id -> what goes into the block with that passage."""
     rows_of: Mapping[int, int]
     """Passage id -> its row in the scope, for `candidates` and all that goes in with them."""
@@ -55,11 +55,11 @@ def find_answers(
     if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
         ask.passed.all(candidates, "superseded")  # the message itself says what holds now
         return None
-    beside = search.beside.of(candidates, offered)
-    ids = [offer.passage.id for some in beside.values() for offer in some]
+    companions = search.beside.of(candidates, offered)
+    ids = [offer.passage.id for some in companions.values() for offer in some]
     rows_of = {id_: row for id_ in ids if (row := scope.row(id_)) is not None}
     rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
-    return Found(evidence, candidates, offered, beside, rows_of)
+    return Found(evidence, candidates, offered, companions, rows_of)
 
 
 class _Search:
@@ -140,18 +140,13 @@ def pick_answers(found: Found, question: Question, ask: Ask, restore: RestoreCon
     else:
         order = sorted(range(len(found.offered)), key=lambda n: -found.offered[n].score)
         offered = [found.offered[n] for n in order]
-    behind = dict[int, int]()
+    displaced = dict[int, int]()
+    mmr = pack.Mmr(lam=restore.mmr_lambda, power=restore.length_power, similarity=overlap)
+    room_chars = ask.budget_chars - pack.WRAPPER_CHARS
     picked = pack.greedy(
-        offered,
-        ask.budget_chars - pack.WRAPPER_CHARS,
-        power=restore.length_power,
-        lam=restore.mmr_lambda,
-        similarity=overlap,
-        session=ask.session,
-        behind=behind,
-        beside=found.beside,
+        offered, room_chars, mmr, session=ask.session, companions=found.companions, displaced=displaced
     )
-    note_greedy(ask.passed, [found.candidates[n] for n in order], picked, behind)
+    note_greedy(ask.passed, [found.candidates[n] for n in order], picked, displaced)
     totals = {choice.passage.id: math.log(offered[n].score) / SHARPNESS for n, choice in picked}
     signals = {id_: found.evidence.of(found.rows_of[id_]) for id_ in totals}
     return Picked("question", [choice for _, choice in picked], totals, signals, considered=len(found.rows_of))

@@ -106,10 +106,10 @@ def _lost(read: ReadPassage, present: Present) -> bool:
 def _importance(passage: Passage, now: float, config: Config) -> float:
     return importance(
         now - passage.created_at,
-        passage.accesses,
-        bool(passage.tools),
-        any("/" in tag or "." in tag[1:-1] for tag in passage.tags),
-        passage.confidence,
-        passage.success,
+        accesses=passage.accesses,
+        tools=bool(passage.tools),
+        files=any("/" in tag or "." in tag[1:-1] for tag in passage.tags),
+        confidence=passage.confidence,
+        success=passage.success,
         half_life_s=config.reinforce.half_life_s,
     )

@@ -138,12 +138,12 @@ def note_greedy(
     passed: Passed,
     candidates: Sequence[Candidate],
     picked: Sequence[tuple[int, Choice]],
-    behind: Mapping[int, int],
+    displaced: Mapping[int, int],
 ) -> None:
-    """What of a question block's candidates was not taken. behind: candidate -> the one chosen that pushed it back."""
+    """Which of a question block's candidates were not taken. displaced: as pack.greedy() fills it"""
     taken = {n for n, _ in picked}
     for n, candidate in enumerate(candidates):
-        if n in behind:
-            passed.add(candidate.passage, "similar", other=candidates[behind[n]].passage.id, row=candidate.row)
+        if n in displaced:
+            passed.add(candidate.passage, "similar", other=candidates[displaced[n]].passage.id, row=candidate.row)
         elif n not in taken:
             passed.add(candidate.passage, "budget", row=candidate.row)
