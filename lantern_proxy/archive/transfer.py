@@ -57,7 +57,9 @@ def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, l
         faults = archive.faults["record"]
         told = f"session {session['session'][0]['id']} cannot be stored"
         try:
-            _take_session(archive, tenant, session, now)
+            intake = _Intake(archive, tenant, session)
+            intake.write_messages()
+            intake.write_passages(now)
         except OverflowError as error:
             raise ArchiveError(f"{told}: {error}; take the file as `lantern export` wrote it") from None
         if archive.faults["record"] > faults:
@@ -87,58 +89,83 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
         yield held
 
 
-def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], now: float) -> None:
-    [row] = held["session"]
-    told, mine = _of(SessionRow, row), archive.of(tenant)
-    here = mine.session(told.id)
-    is_newer = here is None or told.last_seen_at > here.last_seen_at
-    session = here if here is not None and not is_newer else told
-    first = {edit["passage"]: edit["before"] for edit in reversed(held["edit"])}
+class _Intake:
+    """One session of an export on its way into the archive, in short transactions.
 
-    def record(request: RequestRow | None, *, title: str = "", **more: Any) -> Record:
-        titled = dataclasses.replace(session, title=title)
-        return Record(tenant=tenant, project=session.project, session=titled, request=request, **more)
+    held: its rows by type, parsed
+    """
 
-    def write(records: Sequence[Record]) -> None:
+    def __init__(self, archive: Archive, tenant: str, held: Mapping[str, list[Any]]) -> None:
+        self._archive, self._tenant, self._held = archive, tenant, held
+        [self._row] = held["session"]
+        self._mine, self._told = archive.of(tenant), _of(SessionRow, self._row)
+        self._here = self._mine.session(self._told.id)
+        self._is_newer = self._here is None or self._told.last_seen_at > self._here.last_seen_at
+        """Does the export know the session as it was later?"""
+        self._session = self._here if self._here is not None and not self._is_newer else self._told
+
+    def write_messages(self) -> None:
+        """The session without a title, and its messages."""
+        row = self._row
+        self._write([self._record(head=row["head"] if self._is_newer else Head(), ids=row["ids"])])
+        for messages in shares(self._held["message"]):
+            uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
+            self._write([self._record(messages=tuple(messages), uncut=uncut)])
+
+    def write_passages(self, now: float) -> None:
+        """Passages, all that refers to them by id, and last the title: a session without one was imported in part."""
+        forgotten = _forgotten(self._archive, self._tenant, self._session.id, self._held["message"])
+        passages = self._passages(forgotten)
+        here = self._here
+        is_whole = here is not None and not self._is_newer and bool(here.title or forgotten or not self._told.title)
+        known = _ids(self._archive, self._tenant, passages) if is_whole else {}
+        asked = {request.id for request in self._mine.requests(self._session.id, limit=-1)} if is_whole else set()
+        for group in shares(passages):
+            self._write([self._record(passages=tuple(group))])
+        ids = _ids(self._archive, self._tenant, passages)
+        news = [(request, passed) for request, passed in self._held["request"] if request.id not in asked]
+        self._write_requests(news, ids)
+        new_ids = {old: new for old, new in ids.items() if old not in known}
+        _what_was_learned(self._archive, self._tenant, self._held, new_ids, now)
+        self._write_lost([request for request, _ in news])
+        if not (is_whole or forgotten):
+            self._write([self._record(title=self._told.title)])
+
+    def _passages(self, forgotten: Mapping[str, int]) -> list[Passage]:
+        """Those to take in, as they were before any correction; of turns' summaries, none that replaces a later one."""
+        first = {edit["passage"]: edit["before"] for edit in reversed(self._held["edit"])}
+        own = self._mine.passages(self._session.id, unit="turn") if not self._is_newer else ()
+        summaries = {p.turn: p for p in own}
+        return [
+            dataclasses.replace(p, text=first.get(p.id, p.text))
+            for p in self._held["passage"]
+            if not _is_of(p, forgotten) and not (p.unit == "turn" and _is_later(summaries.get(p.turn), p))
+        ]
+
+    def _write_requests(
+        self, news: Sequence[tuple[RequestRow, tuple[PassedOver, ...]]], ids: Mapping[int, int]
+    ) -> None:
+        """Requests that are not here, oldest first, and all blocks."""
+        for requests in shares(news[::-1]):
+            renumbered = [(one, tuple(_passed_renumbered(each, ids) for each in passed)) for one, passed in requests]
+            self._write([self._record(request, passed=passed) for request, passed in renumbered])
+        for blocks in shares(self._held["block"], BLOCKS):
+            placed = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
+            self._write([self._record(blocks=(block,)) for block in placed])
+
+    def _write_lost(self, requests: Iterable[RequestRow]) -> None:
+        lost = [(request.lost, self._tenant, name(request.id)) for request in requests if request.lost]
+        for some in shares(lost):
+            with paced(), self._archive.writing() as db:
+                db.conn.executemany(_LOST, some)
+
+    def _record(self, request: RequestRow | None = None, *, title: str = "", **more: Any) -> Record:
+        titled = dataclasses.replace(self._session, title=title)
+        return Record(tenant=self._tenant, project=self._session.project, session=titled, request=request, **more)
+
+    def _write(self, records: Sequence[Record]) -> None:
         with paced():
-            archive.write(records)
-
-    write([record(None, head=row["head"] if is_newer else Head(), ids=row["ids"])])
-    for messages in shares(held["message"]):
-        uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
-        write([record(None, messages=tuple(messages), uncut=uncut)])
-    forgotten = _forgotten(archive, tenant, session.id, held["message"])
-    summaries = {} if is_newer else {p.turn: p for p in mine.passages(session.id, unit="turn")}
-    passages = [
-        dataclasses.replace(p, text=first.get(p.id, p.text))
-        for p in held["passage"]
-        if not _is_of(p, forgotten) and not (p.unit == "turn" and _is_later(summaries.get(p.turn), p))
-    ]
-    # the title is written last: without it the export was taken in in part
-    is_whole = here is not None and not is_newer and bool(here.title or forgotten or not told.title)
-    known = _ids(archive, tenant, passages) if is_whole else {}
-    asked = {request.id for request in mine.requests(session.id, limit=-1)} if is_whole else set()
-    for group in shares(passages):
-        write([record(None, passages=tuple(group))])
-    ids = _ids(archive, tenant, passages)
-    news = [(request, passed) for request, passed in held["request"] if request.id not in asked]
-    for requests in shares(news[::-1]):
-        write(
-            [
-                record(request, passed=tuple(_passed_renumbered(each, ids) for each in passed))
-                for request, passed in requests
-            ]
-        )
-    for blocks in shares(held["block"], BLOCKS):
-        renumbered = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
-        write([record(None, blocks=(block,)) for block in renumbered])
-    _what_was_learned(archive, tenant, held, {old: new for old, new in ids.items() if old not in known}, now)
-    lost = [(request.lost, tenant, name(request.id)) for request, _ in news if request.lost]
-    for some in shares(lost):
-        with paced(), archive.writing() as db:
-            db.conn.executemany(_LOST, some)
-    if not (is_whole or forgotten):
-        write([record(None, title=told.title)])
+            self._archive.write(records)
 
 
 def _forgotten(archive: Archive, tenant: str, session: str, messages: Iterable[Filed]) -> dict[str, int]:

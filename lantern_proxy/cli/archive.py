@@ -24,7 +24,7 @@ from lantern_proxy.cli.frame import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from lantern_proxy.archive import Archive, PruneReport, TenantArchive
+    from lantern_proxy.archive import Archive, PruneReport, PruneRule, TenantArchive
     from lantern_proxy.archive.tenant import Filters
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -185,8 +185,6 @@ def prune(
     \b
     Example: lantern prune --older-than 180d --below-confidence 0.2 --dry-run
     """
-    from lantern_proxy.archive import ArchiveError, PruneRule
-
     conditions = (older_than, below_confidence, session, keep_mb)
     if retention and any(condition is not None for condition in (*conditions, tenant)):
         raise click.UsageError("--retention takes its rules from the config; give it alone, or with --yes or --dry-run")
@@ -195,6 +193,8 @@ def prune(
         return
     if all(condition is None for condition in conditions):
         raise click.UsageError("prune needs --older-than, --below-confidence, --session, --keep-mb or --retention")
+    from lantern_proxy.archive import ArchiveError, PruneRule
+
     age_s = None if older_than is None else _seconds("--older-than", older_than)
     with settings.open(write=not dry_run) as archive:
         if not dry_run:
@@ -207,18 +207,26 @@ def prune(
             owner, row = _session(archive, tenant, session)
             owners, session = [owner], row.id
         rule = PruneRule(older_than_s=age_s, below_confidence=below_confidence, session=session)
-        now = time.time()
-        if dry_run or not yes:
-            would = [(owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners]
-        if dry_run:
-            _tell(settings, would, "would remove")
-            return
-        if not yes:
-            _confirm(archive.path, would)
-        with removing(archive, "pruning", quiet=settings.as_json) as advance:
-            reports = [(owner, owner.prune(rule, now=now, wiped=False, advance=advance)) for owner in owners]
-            archive.wipe(advance)
-        _tell(settings, reports, "removed")
+        _prune_by(rule, settings, archive, owners, dry_run=dry_run, yes=yes)
+
+
+def _prune_by(
+    rule: "PruneRule", settings: Settings, archive: "Archive", owners: "Sequence[TenantArchive]", *, dry_run: bool,
+    yes: bool,
+) -> None:  # fmt: skip
+    """Remove what `rule` names from each owner's archive, or say what would go (dry_run). yes: without asking"""
+    now = time.time()
+    if dry_run or not yes:
+        would = [(owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners]
+    if dry_run:
+        _tell(settings, would, "would remove")
+        return
+    if not yes:
+        _confirm(archive.path, would)
+    with removing(archive, "pruning", quiet=settings.as_json) as advance:
+        reports = [(owner, owner.prune(rule, now=now, wiped=False, advance=advance)) for owner in owners]
+        archive.wipe(advance)
+    _tell(settings, reports, "removed")
 
 
 def _tell(settings: Settings, reports: "Sequence[tuple[TenantArchive, PruneReport]]", verb: str) -> None:

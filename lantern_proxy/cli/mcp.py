@@ -86,55 +86,64 @@ def build(lantern: "Lantern") -> Any:
     """The MCP server over one tenant's archive. click.ClickException when the SDK is not installed."""
     try:
         from mcp.server.mcpserver import MCPServer
-        from mcp.server.mcpserver.exceptions import ToolError
     except ImportError:
         raise click.ClickException('the MCP SDK is not installed; pip install "lantern-proxy[mcp]"') from None
     from lantern_proxy import __version__
-    from lantern_proxy.archive import ArchiveError
 
     server = MCPServer("lantern", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    tools = _Tools(lantern)
+    for tool in (tools.recall, tools.search, tools.why, tools.feedback):
+        server.tool()(tool)
+    return server
 
-    @server.tool()
-    def recall(question: str, budget_chars: int = 2_000) -> dict[str, Any]:
+
+class _Tools:
+    """The tools of the server. Agents read the docstrings and the signatures of its methods."""
+
+    def __init__(self, lantern: "Lantern") -> None:
+        self._lantern = lantern
+
+    def recall(self, question: str, budget_chars: int = 2_000) -> dict[str, Any]:
         """The best evidence for a question in everything that was said before, in other words too.
 
         Gives passages with their date, speaker and number; none when nothing good is archived.
         """
-        found = lantern.recall(question, budget_chars=max(500, min(budget_chars, 20_000)))
+        found = self._lantern.recall(question, budget_chars=max(500, min(budget_chars, 20_000)))
         return {"passages": [_placed(placed) for placed in found.placed] if found else []}
 
-    @server.tool()
-    def search(query: str, limit: int = 10) -> dict[str, Any]:
+    def search(self, query: str, limit: int = 10) -> dict[str, Any]:
         """Passages that hold these words, best first; "quoted words" are one phrase."""
-        hits = lantern.search(query, limit=max(1, min(limit, LONGEST)))
+        hits = self._lantern.search(query, limit=max(1, min(limit, LONGEST)))
         return {"passages": [_passage(hit.passage) | {"score": round(hit.score, 3)} for hit in hits]}
 
-    @server.tool()
-    def why(request: str) -> dict[str, Any]:
+    def why(self, request: str) -> dict[str, Any]:
         """What was restored into a request (x-lantern-request), on which evidence, and what was left out and why.
 
         `last` is the newest request that got something.
         """
-        told = lantern.why(request)
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        told = self._lantern.why(request)
         if told is None:
             raise ToolError(f"request {request} is not in the archive")
         return _why(told)
 
-    @server.tool()
     def feedback(
-        passage: int, verdict: Literal["useful", "wrong", "outdated", "none"], request: str = ""
+        self, passage: int, verdict: Literal["useful", "wrong", "outdated", "none"], request: str = ""
     ) -> dict[str, Any]:
         """Judge a passage by its number. What is wrong or outdated is not restored again; `none` takes it back.
 
         `request` is the one that restored it, by id or as `last`, where one did.
         """
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        from lantern_proxy.archive import ArchiveError
+
         try:
-            judged = lantern.feedback(passage, "" if verdict == "none" else verdict, request=request)
+            judged = self._lantern.feedback(passage, "" if verdict == "none" else verdict, request=request)
         except ArchiveError as error:
             raise ToolError(str(error)) from None
         return {"passage": judged.id, "verdict": judged.verdict, "confidence": round(judged.confidence, 3)}
-
-    return server
 
 
 def _why(told: "Why") -> dict[str, Any]:

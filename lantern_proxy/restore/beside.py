@@ -51,6 +51,27 @@ ANSWER_CHARS, SHORT_CHARS = 300, 60
 
 
 @dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What an earlier message says, for comparing later ones with it."""
+
+    told: Sequence[str]
+    """Its sentences that state something."""
+    about: frozenset[str]
+    """Their content words, and those of what a short message belongs to."""
+    values: Changes
+    rare: frozenset[str]
+    """The rare words of `about`."""
+    asked: frozenset[str]
+    """The words of `about` that the question has. A later sentence that has all of them is about the same."""
+    people: bool
+    """People talk to each other there: a later message counts only if the same person said it."""
+    name: str
+    """Who said it, where people talk."""
+    named: bool
+    """Must a later sentence name the old value? Where people talk it must: they talk of the same things for long."""
+
+
+@dataclass(frozen=True, slots=True)
 class Beside:
     """Reads what stands beside passages of a scope, whose lock is held."""
 
@@ -163,40 +184,53 @@ class Beside:
 
         What short messages belong to counts, too (restore/context.py), but not where people talk.
         """
-        about = frozenset(_content("\n".join(told) or text))
-        own = None if people else self.contexts.of(row)
-        about = about | own.words if own else about
-        scope, name = self.scope, _name(self._passage(row)) if people else ""
-        rarities = scope.rarities
-        rare = frozenset(term for term in about if rarities[term] >= RARE)
-        asked = frozenset() if people else about.intersection(self.mass)
-        if not (rare or asked):
+        old = self._earlier(row, text, told, people=people, named=named)
+        if not (old.rare or old.asked):
             return []
-        scores = scope.lexical(sorted(about)) * self._is_later(row)  # a set has another order in every process
-        most = RIVALS if people else SHORT_RIVALS
-        rivals, old = [other for other in best(scores, most).tolist() if scores[other] > 0], Changes(text)
+        scope = self.scope
+        scores = scope.lexical(sorted(old.about)) * self._is_later(row)  # a set has another order in every process
+        rivals = [each for each in best(scores, RIVALS if people else SHORT_RIVALS).tolist() if scores[each] > 0]
         scope.passages.read(rivals)
-
-        def is_alike(other: int) -> bool:
-            flat = scope.passages[other].flat
-            return len(flat) <= MOST_CHARS and old.has_alike(flat)
-
-        found = [
-            other
-            for n, other in enumerate(rivals)
-            if (passage := self._passage(other)).speaker == "user"
-            and (not rare.isdisjoint(words := scope.passages[other].words) or (asked and asked <= words))
-            and (not people or _name(passage) == name)
-            and (n < RIVALS or (not people and is_short(passage)) or is_alike(other))
-            and self._says_else(scope.passages[other].flat, old, told, about, asked, named=people or named)
-        ]
-        short = [] if people else self._short_of(row, rivals, own_terms(text), about)
+        found = [other for n, other in enumerate(rivals) if self._is_news(other, old, near=n < RIVALS)]
+        short = [] if people else self._short_of(row, rivals, own_terms(text), old.about)
         newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
         if not newest:
             return []
-        first = next(filter(is_alike, newest), newest[0])
+        first = next((other for other in newest if self._is_alike(other, old)), newest[0])
         more = [other for other in newest if other != first][:1]
-        return [first, *(row for row in more if row in short or not old.has_other(scope.passages[row].flat))]
+        return [first, *(row for row in more if row in short or not old.values.has_other(scope.passages[row].flat))]
+
+    def _earlier(self, row: int, text: str, told: Sequence[str], *, people: bool, named: bool) -> "_Earlier":
+        about = frozenset(_content("\n".join(told) or text))
+        own = None if people else self.contexts.of(row)
+        about = about | own.words if own else about
+        rarities = self.scope.rarities
+        return _Earlier(
+            told, about, Changes(text), people=people, named=people or named,
+            rare=frozenset(term for term in about if rarities[term] >= RARE),
+            asked=frozenset() if people else about.intersection(self.mass),
+            name=_name(self._passage(row)) if people else "",
+        )  # fmt: skip
+
+    def _is_news(self, row: int, old: "_Earlier", *, near: bool) -> bool:
+        """Does the message at `row`, which is later than `old`, say something else of the same?
+
+        near: it is among the RIVALS best; others have to be short, or to have a value of the same unit
+        """
+        passage = self._passage(row)
+        if passage.speaker != "user" or (old.people and _name(passage) != old.name):
+            return False
+        words = self.scope.passages[row].words
+        if old.rare.isdisjoint(words) and not (old.asked and old.asked <= words):
+            return False
+        if not (near or (not old.people and is_short(passage)) or self._is_alike(row, old)):
+            return False
+        return self._says_else(self.scope.passages[row].flat, old)
+
+    def _is_alike(self, row: int, old: "_Earlier") -> bool:
+        """Has the message at `row` another value of the same unit?"""
+        flat = self.scope.passages[row].flat
+        return len(flat) <= MOST_CHARS and old.values.has_alike(flat)
 
     def _short_of(self, row: int, rivals: Sequence[int], said: frozenset[str], about: frozenset[str]) -> list[int]:
         """Rows of short messages that go on about what `row` is about, and have something that was not `said` there.
@@ -243,15 +277,9 @@ class Beside:
         shared = [weight for term, weight in weights.items() if term in about]
         return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= SHARE * math.fsum(weights.values())
 
-    def _says_else(
-        self, new: str, old: Changes, told: Sequence[str], about: frozenset[str], asked: frozenset[str], *, named: bool
-    ) -> bool:
-        """Is one of its sentences about what the old ones are about, with another value in it or behind it?
-
-        told:  the old ones
-        asked: what the old ones have of the question. A sentence that has all of it, too, is about the same
-        named: must it name the old value? People talk of the same things for long.
-        """
+    def _says_else(self, new: str, old: "_Earlier") -> bool:
+        """Is a sentence of `new` about what `old` is about, with another value in it or in the next sentence?"""
+        about, asked, values = old.about, old.asked, old.values
         each, rarities = _sentences(new) if len(new) <= MOST_CHARS else (), self.scope.rarities
         for n, sentence in enumerate(each):
             weights = {} if greets(sentence) else {term: rarities[term] for term in _content(sentence)}
@@ -260,12 +288,12 @@ class Beside:
             if not is_asked and (not shared or max(shared) < RARE or sum(shared) < least):
                 continue
             is_question = ends_asking(sentence)
-            if old.has_other(sentence) and not old.is_named(sentence) and self._is_of_another(weights, about):
+            if values.has_other(sentence) and not values.is_named(sentence) and self._is_of_another(weights, about):
                 continue
-            if old.has_other(sentence if is_question else " ".join(each[n : n + 2])):
-                if not named or old.is_named(sentence) or _says_the_same(sentence, weights, told):
+            if values.has_other(sentence if is_question else " ".join(each[n : n + 2])):
+                if not old.named or values.is_named(sentence) or _says_the_same(sentence, weights, old.told):
                     return True
-            elif not is_question and not named and sum(shared) * SHARE >= least * SHARE_ALONE:
+            elif not is_question and not old.named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
         return False
 

@@ -143,23 +143,29 @@ def parts_of(
     for c, candidate in enumerate(candidates):
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
-        opens = opens_of(candidate.passage)
+        opens, speaker = opens_of(candidate.passage), candidate.passage.speaker
+        told, wish = speaker == "user" and not people, speaker == "user" and agent
         for group in _groups(candidate, unasked, whole=whole and not people):
-            said = [candidate.lines[i] for i in group]
-            terms, within = weights.lost_terms.__getitem__, candidate.within
-            value = prior[c] * likelihood(said, terms, weights.idf, candidate.around, within)
-            value *= 1.0 if within else _wholeness(said, candidate.passage.speaker)
-            brought = _worth(said, value, weights)
-            if brought:
-                brought[_itself(c, group)] = value * ITSELF
-                worth = {key: brought[key] for key in sorted(brought)}
-                rule = bool(within) or "rule" in [line.sort for line in said]
-                speaker = candidate.passage.speaker
+            worth = _worth_of(c, candidate, group, prior[c], weights)
+            if worth:
+                rule = bool(candidate.within) or any(candidate.lines[i].sort == "rule" for i in group)
                 tells = not agent and any(key[0] in "=#" for key in worth)
-                told = speaker == "user" and not people
-                wish = agent and speaker == "user"
                 found.append(Part(c, group, speaker, worth, sum(worth.values()), opens, rule, tells, told, wish))
     return found
+
+
+def _worth_of(
+    c: int, candidate: Candidate, group: tuple[int, ...], prior: float, weights: "_Weights"
+) -> dict[str, float]:
+    """Part.worth of these lines of candidate number `c`; empty when they bring back nothing."""
+    said = [candidate.lines[i] for i in group]
+    terms, within = weights.lost_terms.__getitem__, candidate.within
+    value = prior * likelihood(said, terms, weights.idf, candidate.around, within)
+    value *= 1.0 if within else _wholeness(said, candidate.passage.speaker)
+    brought = _worth(said, value, weights)
+    if brought:
+        brought[_itself(c, group)] = value * ITSELF
+    return {key: brought[key] for key in sorted(brought)}
 
 
 def _wholeness(said: Sequence[Line], speaker: str) -> float:
