@@ -1,0 +1,242 @@
+"""Updates of a message: later ones that say something else of the same ("Forget Tuesday. Let's meet Thursday.").
+
+Told by the words that two messages share and by their order: signs of a change are of one language each.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy.analyze import ends_asking, informative, is_content, query_terms, sentences
+from lantern_proxy.analyze.standing import is_rule
+from lantern_proxy.rank import best
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms, says_itself
+from lantern_proxy.restore.lines import greets
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.restore.superseded import Changes
+from lantern_proxy.signals import name_before
+from lantern_proxy.turn import Passage
+
+RIVALS, SHORT_RIVALS = 6, 24
+"""Most later messages that a message is compared with: at all, and where they are short or reply to a short one."""
+SHARE, SHARE_ALONE = 0.25, 0.4
+"""Least share of a later sentence that is about the earlier message, if it has another value of the same sort, and if
+it has none."""
+SHARE_SAME = 0.6
+"""Least share of a later sentence's words, values aside, that an earlier sentence has, where nothing else links
+them."""
+RARE = 0.45
+"""Least rarity of a word that links two messages by itself."""
+MOST_CHARS = 400
+"""Of a message that counts as an update of another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What an earlier message says, for comparing later ones with it."""
+
+    told: Sequence[str]
+    """Its sentences that state something."""
+    about: frozenset[str]
+    """Their content words, and those of what a short message belongs to."""
+    values: Changes
+    rare: frozenset[str]
+    """The rare words of `about`."""
+    asked: frozenset[str]
+    """The words of `about` that the question has. A later sentence that has all of them is about the same."""
+    people: bool
+    """People talk to each other there: a later message counts only if the same person said it."""
+    name: str
+    """Who said it, where people talk."""
+    named: bool
+    """Must a later sentence name the old value? Where people talk it must: they talk of the same things for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """Finds updates of messages in a scope, whose lock is held."""
+
+    scope: Scope
+    mass: Mapping[str, float]
+    """Of the question, see masses(); empty where nothing is asked for."""
+    ask: Ask
+    contexts: Contexts
+
+    def of(self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False) -> list[int]:
+        """Rows of at most two later user messages that update what the message at `row` says.
+
+        First the newest that has another value of the same unit, or else the newest of all. Then the newest of the
+        rest, if it is short or has no other value ("The Skoda is sold."). A short message is read together with what it
+        belongs to (restore/context.py), except where people talk to each other.
+
+        told: the sentences of `text` that state something
+        """
+        old = self._earlier(row, text, told, people=people, named=named)
+        if not (old.rare or old.asked):
+            return []
+        scope = self.scope
+        scores = scope.lexical(sorted(old.about)) * is_later(
+            self.scope, row
+        )  # a set has another order in every process
+        rivals = [each for each in best(scores, RIVALS if people else SHORT_RIVALS).tolist() if scores[each] > 0]
+        scope.passages.read(rivals)
+        found = [other for n, other in enumerate(rivals) if self._is_news(other, old, near=n < RIVALS)]
+        short = [] if people else self._short_of(row, rivals, own_terms(text), old.about)
+        newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
+        if not newest:
+            return []
+        first = next((other for other in newest if self._is_alike(other, old)), newest[0])
+        more = [other for other in newest if other != first][:1]
+        return [first, *(row for row in more if row in short or not old.values.has_other(scope.passages[row].flat))]
+
+    def _earlier(self, row: int, text: str, told: Sequence[str], *, people: bool, named: bool) -> "_Earlier":
+        about = frozenset(content_of("\n".join(told) or text))
+        own = None if people else self.contexts.of(row)
+        about = about | own.words if own else about
+        rarities = self.scope.rarities
+        return _Earlier(
+            told, about, Changes(text), people=people, named=people or named,
+            rare=frozenset(term for term in about if rarities[term] >= RARE),
+            asked=frozenset() if people else about.intersection(self.mass),
+            name=speaker_name(self._passage(row)) if people else "",
+        )  # fmt: skip
+
+    def _is_news(self, row: int, old: "_Earlier", *, near: bool) -> bool:
+        """Does the message at `row`, which is later than `old`, say something else of the same?
+
+        near: it is among the RIVALS best; others have to be short, or to have a value of the same unit
+        """
+        passage = self._passage(row)
+        if passage.speaker != "user" or (old.people and speaker_name(passage) != old.name):
+            return False
+        words = self.scope.passages[row].words
+        if old.rare.isdisjoint(words) and not (old.asked and old.asked <= words):
+            return False
+        if not (near or (not old.people and is_short(passage)) or self._is_alike(row, old)):
+            return False
+        return self._says_else(self.scope.passages[row].flat, old)
+
+    def _is_alike(self, row: int, old: "_Earlier") -> bool:
+        """Has the message at `row` another value of the same unit?"""
+        flat = self.scope.passages[row].flat
+        return len(flat) <= MOST_CHARS and old.values.has_alike(flat)
+
+    def _short_of(self, row: int, rivals: Sequence[int], said: frozenset[str], about: frozenset[str]) -> list[int]:
+        """Rows of short messages on the subject of the message at `row` that say something which was not `said` there.
+
+        Looked for among `rivals` and the messages that these reply to. The next user message counts as well, if nothing
+        else tells what it is about: "Too many, make it 3."
+        """
+        scope, places = self.scope, self.scope.places
+        place = int(places[row])
+        told = [other for other in rivals if self._passage(other).speaker == "assistant"]
+        replied = [before for before in scope.beside(np.array(told, np.int64), -1).tolist() if before >= 0]
+        scope.passages.read(replied)
+        later, found = [other for other in dict.fromkeys([*rivals, *replied]) if places[other] > place], list[int]()
+        self.contexts.read_around(later)
+        for other in later:
+            if self.ask.late():
+                break
+            context = self._leaning(other, said)
+            if context and self._is_about(context, said, about | said):
+                found.append(other)
+        next_ = [r for by in (1, 2) for r in scope.at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
+        return found + [r for r in next_ if self.contexts.stands_alone(r) and self._leaning(r, said)]
+
+    def _leaning(self, row: int, said: frozenset[str]) -> Context | None:
+        """What a short message at `row` belongs to, if it states something that was not `said`; else None.
+
+        A message that is understood by itself must also name something that the question asks for, or two rare words of
+        what was said. A rule need not: it holds for everything that it is about.
+        """
+        context = self.contexts.of(row)
+        if context is None or context.own <= said:
+            return None
+        text = self._passage(row).text
+        if all(map(ends_asking, sentences_of(text))):
+            return None
+        told = frozenset(informative([*context.own]))
+        shared, rarities = context.own & said, self.scope.rarities
+        things = [term for term in informative([*shared]) if term.isalpha() and rarities[term] >= RARE]
+        names = not self.mass or not shared.isdisjoint(self.mass) or len(things) > 1
+        return context if told and (names or not says_itself(told) or is_rule(text)) else None
+
+    def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
+        """Is a short message, with what it belongs to and without what is new in it, mostly `about` the same?"""
+        new, rarities = context.own - said, self.scope.rarities
+        weights = {term: rarities[term] for term in (context.own | context.words) - new}
+        shared = [weight for term, weight in weights.items() if term in about]
+        return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= SHARE * math.fsum(weights.values())
+
+    def _says_else(self, new: str, old: "_Earlier") -> bool:
+        """Is a sentence of `new` about what `old` is about, with another value in it or in the next sentence?"""
+        about, asked, values = old.about, old.asked, old.values
+        each, rarities = sentences_of(new) if len(new) <= MOST_CHARS else (), self.scope.rarities
+        for n, sentence in enumerate(each):
+            weights = {} if greets(sentence) else {term: rarities[term] for term in content_of(sentence)}
+            shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
+            is_asked = bool(asked) and asked.issubset(weights)
+            if not is_asked and (not shared or max(shared) < RARE or sum(shared) < least):
+                continue
+            is_question = ends_asking(sentence)
+            if values.has_other(sentence) and not values.is_named(sentence) and self._is_of_another(weights, about):
+                continue
+            if values.has_other(sentence if is_question else " ".join(each[n : n + 2])):
+                if not old.named or values.is_named(sentence) or _says_the_same(sentence, weights, old.told):
+                    return True
+            elif not is_question and not old.named and sum(shared) * SHARE >= least * SHARE_ALONE:
+                return True
+        return False
+
+    def _is_of_another(self, weights: Mapping[str, float], about: frozenset[str]) -> bool:
+        """Does a sentence speak of something else in the same words, as records do: "The Porto budget is 500" beside
+        what is asked of Lisbon's? weights: of its terms"""
+        asked = about.intersection(self.mass)
+        others = (term for term, rarity in weights.items() if rarity >= RARE and term not in about)
+        return not asked.issubset(weights) and any(not term.isdigit() and term not in self.mass for term in others)
+
+    def _passage(self, row: int) -> Passage:
+        return self.scope.passages[row].passage
+
+
+@lru_cache(maxsize=1 << 13)
+def content_of(text: str) -> tuple[str, ...]:
+    """The content words of a text. Cached: the same messages are compared again for each question."""
+    return tuple(filter(is_content, query_terms(text)))
+
+
+@lru_cache(maxsize=1 << 11)
+def sentences_of(text: str) -> tuple[str, ...]:
+    return tuple(text[a:b] for a, b in sentences(text))
+
+
+def _says_the_same(sentence: str, weights: Mapping[str, float], told: Sequence[str]) -> bool:
+    """Does a sentence have most words of one that was told, with another value of the same unit: "The safe has a new
+    code, 9026" after "Code of the safe is 4471"? Two words in common are not enough: long messages share them by
+    chance.
+
+    weights: of its terms
+    """
+    words = {term: weight for term, weight in weights.items() if not any(map(str.isdigit, term))}
+    least = SHARE_SAME * sum(words.values())
+    for old in told:
+        shared = [words[term] for term in words.keys() & set(content_of(old))]
+        if len(shared) > 1 and math.fsum(shared) >= least and Changes(old).has_alike(sentence):
+            return True
+    return False
+
+
+def is_later(scope: Scope, row: int) -> npt.NDArray[np.bool_]:
+    """(n,) which passages of its session come after the message at `row`."""
+    places, sessions = scope.places, scope.session_numbers
+    later: npt.NDArray[np.bool_] = (places > places[row]) & (sessions == sessions[row])
+    return later
+
+
+def speaker_name(passage: Passage) -> str:
+    return passage.text[: name_before(passage.text)]
