@@ -1,4 +1,4 @@
-"""Access to the upstreams: who may come in, before anything of theirs is read.
+"""Access to the upstreams: decides who is let in, before anything else of a request is read.
 
     refused = access.admit(arrival, caller)      # proxied paths: proxy key, origin, limits; swaps the key upstream
 

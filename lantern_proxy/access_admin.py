@@ -1,4 +1,4 @@
-"""Access to what is below /lantern: who may look into the archive, and who may change it."""
+"""Access to everything below /lantern: who may look into the archive, and who may change it."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Proxy keys: hashed, named, revocable, each a tenant, each with the upstream keys that its holder need not know.
+"""Proxy keys: hashed, named, revocable; each is a tenant, with upstream keys that its holder never sees.
 
     keyring = Keyring(keys_file(config))
     secret = keyring.add("alice", tenant="alice", upstream={"any": "env:OPENAI_API_KEY"}, now=time.time())

@@ -1,4 +1,4 @@
-"""HTTP/1.1 from clients at the least cost: what uvicorn's server runs in place of a protocol of its own.
+"""HTTP/1.1 from clients at the least cost: replaces uvicorn's own protocol.
 
     uvicorn.Config(app, http=ClientConnection, ...)
 

@@ -1,4 +1,4 @@
-"""One request of a client and its answer, as HTTP/1.1 has them on the wire: for the connection in app_http1.py.
+"""One client request and its answer as HTTP/1.1 on the wire, for the connection in app_http1.py.
 
 What does not make an answer is not made one: a head that breaks its lines is a 500, a body that is not as long as was
 promised ends without an end.

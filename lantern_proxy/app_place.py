@@ -1,4 +1,4 @@
-"""Which worker a process is, when several serve one archive. Nothing heavy is imported here: the parent reads it."""
+"""Which worker a process is, when several serve one archive. Imports nothing heavy: the parent process reads it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Several workers on one archive: whatever a tenant sends is served by one of them.
+"""Several workers on one archive: all requests of a tenant are served by the same one.
 
 What is known of a tenant's sessions, the blocks that ride in them and its limits is in a worker's memory, so that two
 workers must not serve the same one. A connection reaches any worker: what is another's goes on to that one by loopback

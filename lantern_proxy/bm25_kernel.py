@@ -1,4 +1,4 @@
-"""Which of its kernels serves BM25 on this machine, and why not a better one. Asked without numpy."""
+"""Which kernel BM25 uses on this machine, and why no better one. Needs no numpy."""
 
 from typing import Literal
 

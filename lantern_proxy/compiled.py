@@ -1,4 +1,4 @@
-"""Models compiled once to ONNX int8, served by onnxruntime: their cache, the process that compiles, the wait for it.
+"""Models compiled once to ONNX int8 and run by onnxruntime: their cache, the process that compiles, waiting for it.
 
     served = Served(MODEL, folder, ["-m", "lantern_proxy.embed", "export", MODEL, str(cache_dir)], open_compiled)
     served.start()                          # returns at once; "warming" until the compiled model is there

@@ -1,4 +1,4 @@
-"""Compiling a model to ONNX int8: runs in a process of its own, which alone imports torch."""
+"""Compiles a model to ONNX int8, in a process of its own: the only one that imports torch."""
 
 import os
 import signal

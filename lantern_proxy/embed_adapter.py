@@ -1,4 +1,4 @@
-"""What Lantern learned on top of a published embedder: low-rank matrices that are added to its weights.
+"""Lantern's adapter for a published embedder: low-rank matrices that are added to its weights.
 
     adapter = adapter_of("sentence-transformers/all-MiniLM-L6-v2")     # None: nothing was learned on top of that model
     adapter.merge(state)                                               # state: weight -> array, changed in place

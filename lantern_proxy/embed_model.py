@@ -1,4 +1,4 @@
-"""A compiled model in memory: one text at a time through onnxruntime, and what becomes of its token vectors."""
+"""A compiled model in memory: runs one text at a time in onnxruntime; a text's vector and the vectors of its words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One request joins what is known: link it to a session, compare, move the session on.
+"""One request joins what is known: link it to a session, compare the two, advance the session.
 
     step = follow(known, request, identity, now=..., new_id=...)      # when a request comes
     session, filed = reply(known, step.session, answer, now=...)      # when its answer has come

@@ -1,4 +1,4 @@
-"""A folder in which one process at a time works, where the system knows such locks (flock)."""
+"""A folder that one process at a time works in, where the system has file locks (flock)."""
 
 import contextlib
 import importlib

@@ -1,4 +1,4 @@
-"""Conversations that other programs keep, read as chat messages with their times. Reads files, changes nothing.
+"""Conversations from other programs' logs, read as chat messages with their times. Read-only.
 
     for log in read(Path("~/.claude/projects").expanduser()):
         log.source, log.id, log.title, log.messages, log.times

@@ -1,4 +1,4 @@
-"""What opencode keeps, read as what `opencode export` writes of each session. Reads files, changes nothing in them.
+"""opencode's stored sessions, read as `opencode export` would write each of them. Read-only.
 
 for export in exports(Path("~/.local/share/opencode/opencode.db").expanduser()):
     export["info"], [(message["info"], message["parts"]) for message in export["messages"]]

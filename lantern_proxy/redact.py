@@ -1,4 +1,4 @@
-"""Redaction before anything is archived: what a detector finds is replaced, counted, and kept nowhere.
+"""Redaction before archiving: what a detector finds is replaced, counted, and stored nowhere.
 
     redactor = Redactor(("secrets", "cards"), {})
     redactor.text("card 4111 1111 1111 1111")    -> "card [redacted:card]"

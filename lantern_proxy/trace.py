@@ -1,4 +1,4 @@
-"""One OpenTelemetry span for each request of a memory path, by the gen_ai conventions. Off unless configured.
+"""One OpenTelemetry span per request of a memory path, by the gen_ai conventions. Off unless configured.
 
     chat gpt-5                     CLIENT; gen_ai.request.model, gen_ai.conversation.id, gen_ai.usage.*, ...
       lantern session              INTERNAL; which session, and what was lost

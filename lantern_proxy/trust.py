@@ -1,4 +1,4 @@
-"""How far the origin of a passage is to be trusted, and whether it reads like orders to the model. Pure.
+"""How far the origin of a passage is to be trusted, and whether it reads like instructions to the model. Pure.
 
 Users are trusted most, then what the model said itself, then results of tools, then what tools brought from the web.
 A file or a page can hold a text that was written to command the model that reads it (prompt injection). It was in the

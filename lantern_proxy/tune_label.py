@@ -1,4 +1,4 @@
-"""Labelled questions of an archive, with what every signal says of every candidate: what tune.py learns from.
+"""Labelled questions of an archive, with every signal's scores for every candidate: what tune.py learns from.
 
 Labels come from a JSON lines file and from `lantern feedback` (`useful`):
 

@@ -1,4 +1,4 @@
-"""The record that everything else speaks of: items, messages, requests, answers, passages, blocks.
+"""The record that all packages share: items, messages, requests, answers, passages, blocks.
 
     bytes --wire--> Request(messages=(Message(items=(Item, ...)), ...))
           --session, compaction--> which session, what it lacks

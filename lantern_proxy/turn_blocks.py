@@ -1,4 +1,4 @@
-"""Our own blocks where a client sends them back: found, and cut out of a text or of the bytes of its JSON."""
+"""Our own blocks in what a client sends back: found, and cut out of a text or of raw JSON bytes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What was made of texts seen last, up to so many bytes: clients send their whole history with every request.
+"""A cache, bounded in bytes, of what was computed from recent texts: clients resend their whole history every time.
 
 plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 plain("hello  world") == "hello world"

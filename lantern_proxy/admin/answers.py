@@ -1,4 +1,4 @@
-"""What each path of the admin API answers, as JSON schemas made of the dataclasses that it answers with."""
+"""The JSON schemas of the admin API's answers, made from the dataclasses that it returns."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""GET /lantern/api/events: what happens, as it happens, as server-sent events.
+"""GET /lantern/api/events: what happens, live, as server-sent events.
 
     event: request        each answered request: {"id", "session", "event", "restored", "chars", "ms", "status", ...}
     event: compaction     the same, when the request lacks part of what its session held

@@ -1,4 +1,4 @@
-"""/lantern/health: what serves and what does not. Without starlette: it is asked before anything else is."""
+"""/lantern/health: what works and what does not. Without starlette: it is asked before anything else is."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""/lantern/metrics. Reads the proxy's own tallies; keeps none.
+"""/lantern/metrics: the proxy's own counters; none are kept here.
 
 Of several workers any answers for all: samples have the label `worker`, and Prometheus sums them.
 """

@@ -1,4 +1,4 @@
-"""One process's metrics as Prometheus text."""
+"""One process's metrics as Prometheus text. Apart, so that only a scrape imports prometheus_client."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""GET /lantern/api/openapi.json: the document of the admin API, made of the routes themselves.
+"""GET /lantern/api/openapi.json: the OpenAPI document of the admin API, made from its routes.
 
 A new route is in it without more; name its query parameters in QUERY, what it wants to be sent in BODY, and what it
 answers in answers.ANSWERS.

@@ -1,4 +1,4 @@
-"""How the admin API reads its parameters and writes its answers."""
+"""How the admin API parses its parameters and serialises its answers."""
 
 import contextlib
 import math

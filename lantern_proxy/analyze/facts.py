@@ -1,4 +1,4 @@
-"""What can be counted of a sentence, for those who tell what it is: pieces, words, signs, and its content words. Pure.
+"""Features of a sentence for classifiers: pieces, words, signs, and its content words. Pure.
 
 native/facts.c gives the same where it was built and can; what it must equal is here.
 """

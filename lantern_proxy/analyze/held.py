@@ -1,4 +1,4 @@
-"""Does a text hold another one, as whole words? For many of them at once; by native/held.c where it was built."""
+"""Does a text hold another one, as whole words? For many of them at once; in C (native/held.c) where it was built."""
 
 from collections.abc import Sequence
 from itertools import compress

@@ -1,4 +1,4 @@
-"""Words of a question that carry no evidence of what is asked, in other languages than English. Pure.
+"""Words of a question that carry no evidence of what is asked, in languages other than English. Pure.
 
 In a question whose words are all counted, "what is the ... of" alone can outweigh the name that is asked for.
 """

@@ -1,4 +1,4 @@
-"""Letters that count as one, marks within words, and endings that inflect: words of other languages than English. Pure.
+"""Equivalent letters, marks within words, and inflectional endings, in languages other than English. Pure.
 
 What is done to a word depends on that word alone, so that a question and a passage always agree on it, whatever
 language stands around it: accents go ("Schlüssel" is "schlussel", "é" is "e"), and a word of another script loses the

@@ -1,4 +1,4 @@
-"""Terms, specific terms and counts of a text, from C: what the references give, many times as fast.
+"""Terms, specific terms and counts of a text, in C: the same as the Python references give, many times as fast.
 
 By native/analyze.c, specifics.c and facts.c, where these were built; the references are in this package,
 analyze/specific.py, analyze/facts.py and signals/words.py.

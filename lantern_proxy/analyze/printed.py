@@ -1,4 +1,4 @@
-"""What of a tool's output is one row of many, and which calls say what stands elsewhere. Pure.
+"""Which lines of a tool's output are rows of a listing, and which calls only repeat what stands elsewhere. Pure.
 
 Listings, logs, tables, search results, progress, source code with its line numbers: each of their lines is like the
 others. They are full of names and figures, hardly one is ever asked for, and the tool prints them again. What stands

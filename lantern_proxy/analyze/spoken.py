@@ -1,4 +1,4 @@
-"""What a person said in a message of the user, without what their client wrote around it, or in their place. Pure.
+"""What a person wrote in a user message, without what their client put around it or in its place. Pure.
 
     spoken("Which gate?\\n<environment_details>\\ntime: 10:06\\n</environment_details>") -> "Which gate?"
 

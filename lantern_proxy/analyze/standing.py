@@ -1,4 +1,4 @@
-"""What somebody lays down for all that follows: rules ("Always ...", "from now on ...") and preferences. Pure.
+"""Standing instructions: rules ("Always ...", "from now on ...") and preferences that hold for all that follows. Pure.
 
 They hold until they are taken back, seldom come up again, and are what a user misses first when a history was
 compacted. Rules of other languages than English are in standing_languages.py; preferences are told in English only.

@@ -1,4 +1,4 @@
-"""Rules that somebody lays down in other languages than English: "Antworte immer ...", "ne touche jamais ...". Pure.
+"""Standing instructions in languages other than English: "Antworte immer ...", "ne touche jamais ...". Pure.
 
 Three forms, as far as a language has them: an order with always or never, "from now on", and one thing instead of
 another. What is only told ("Er kommt immer zu spät") is none, so an order has to be seen from its first words.

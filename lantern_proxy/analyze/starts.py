@@ -1,4 +1,4 @@
-"""Which of many texts may begin within another one? By native/starts.c where it was built."""
+"""Which of many texts may begin within another one? In C (native/starts.c) where it was built."""
 
 import re
 import sys

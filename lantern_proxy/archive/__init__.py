@@ -1,4 +1,4 @@
-"""All the SQL of Lantern: one SQLite file that holds every turn verbatim, and what was made of it.
+"""All the SQL of Lantern: one SQLite file that holds every turn verbatim, and what was derived from it.
 
     with Archive(Path("lantern.db")) as archive:
         archive.write([record])                 # one transaction; a crash after it loses nothing

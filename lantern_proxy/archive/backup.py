@@ -1,4 +1,4 @@
-"""Copies of an archive: one of a sound file while it is being written, one of what a damaged file still gives.
+"""Copies of an archive: a backup of a sound file while it is written, and a salvage of a damaged one.
 
     backup(path, target)     SQLite's online backup: a whole archive as of one moment, and the writer waits for nothing
     recover(path, target)    row by row, around whatever cannot be read, into a new archive with new indexes

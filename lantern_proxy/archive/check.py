@@ -1,4 +1,4 @@
-"""What can be wrong with an archive, and the way out of each: what `lantern doctor` says of it."""
+"""Health checks of an archive, each with its remedy: `lantern doctor` shows them."""
 
 import shutil
 from collections.abc import Callable, Mapping

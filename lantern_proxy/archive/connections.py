@@ -1,4 +1,4 @@
-"""Connections to the archive's file: one that writes, in turns, and one to read with for each thread."""
+"""Connections to the archive's file: one for writing, which is taken in turns, and one per thread for reading."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What can be wrong with an archive: every SQLite error leaves the package as an ArchiveError, with the way out."""
+"""Every SQLite error leaves the package as an ArchiveError, which names the remedy."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What a person says of a passage: a verdict, a pin, a correction. The SQL of it; TenantArchive inherits it.
+"""A person's verdicts, pins and corrections of passages: their SQL. TenantArchive inherits it.
 
     mine.feedback("req_12", 7, "outdated", now=now)      # from now on passage 7 is not restored
     mine.pin(8, now=now)                                  # preferred, and never pruned

@@ -1,4 +1,4 @@
-"""The archive's file: make it, open it, look after its health.
+"""The archive's file: create it, open it, keep it healthy.
 
 A file is never repaired, replaced or removed: whatever is wrong with it, its bytes stay for the user to save.
 """

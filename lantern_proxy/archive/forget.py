@@ -1,4 +1,4 @@
-"""Take something out of the archive for good: rows, full-text index, vectors, blocks that quote it, and the log beside.
+"""Remove something from the archive for good: rows, full-text index, vectors, blocks that quote it, and the log.
 
     receipt = archive.forget(tenant, ForgetRule(session="ses_1"), now=now)
     archive.verify(receipt)            # is it ours, and is none of what it lists here again?

@@ -1,4 +1,4 @@
-"""What a rule of `lantern forget` names, and how it goes: in short transactions, since others write meanwhile.
+"""Which rows a `lantern forget` rule names, and their removal in short transactions, since others write meanwhile.
 
 First all of it is marked, so that nobody brings it back. Then blocks go before the passages that they quote, and
 passages before their messages: where it was stopped in the middle, the same rule finds the rest.

@@ -1,4 +1,4 @@
-"""The requests of one tenant, the blocks that they brought, and what was passed over for them."""
+"""The requests of one tenant, the blocks they brought, and the passages that were left out of those."""
 
 import json
 from collections.abc import Iterable

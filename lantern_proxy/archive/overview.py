@@ -1,4 +1,4 @@
-"""What one tenant's archive looks like from above: sums over requests, a session as a timeline. TenantArchive inherits.
+"""Summaries of one tenant's archive: totals over requests, a session as a timeline. TenantArchive inherits it.
 
 Read from indexes that hold all of it, so that 100,000 requests are summed in some ten milliseconds.
 """

@@ -1,4 +1,4 @@
-"""Remove from one tenant's archive what a rule names. A dry run only counts: same numbers.
+"""Remove what a rule names from one tenant's archive. A dry run returns the same counts and removes nothing.
 
 Others write meanwhile: what goes, goes in short transactions, each with a pause behind it.
 """

@@ -1,4 +1,4 @@
-"""The bytes of the archive's file and of its log, read without SQLite."""
+"""The bytes of the archive's file and of its write-ahead log, read without SQLite."""
 
 import contextlib
 import json

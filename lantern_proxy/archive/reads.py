@@ -1,4 +1,4 @@
-"""How every part of TenantArchive reads: the tenant it is bound to, and what all of its statements share."""
+"""The base of all parts of TenantArchive: the tenant it is bound to, and how its statements read."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

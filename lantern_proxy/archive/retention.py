@@ -1,4 +1,4 @@
-"""How long and how much is kept: what is older, or too much, is removed, oldest first."""
+"""Retention: removes what is older, or more, than the config allows, oldest first."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What an open index is built from and kept up to date with: the passages of a scope, column by column."""
+"""What an index is built from and updated with: the passages of a scope, column by column."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

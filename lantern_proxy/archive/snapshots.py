@@ -1,4 +1,4 @@
-"""Where the snapshots of open indexes lie beside an archive, and how they go.
+"""Where index snapshots lie beside an archive, and their removal.
 
     lantern.db
     lantern.db.bm25/          mode 0700

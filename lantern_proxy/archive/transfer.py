@@ -1,4 +1,4 @@
-"""Take one tenant's export in: docs/archive-format.md says what its lines hold.
+"""Import one tenant's export: docs/archive-format.md says what its lines hold.
 
     counts = take_in(archive, "alice", rows, now=now)    # rows: dicts, in the order in which export() gave them
 

@@ -1,4 +1,4 @@
-"""What the archive takes and gives besides messages and passages: sessions, requests, records, hits, reports.
+"""The archive's value types besides messages and passages: sessions, requests, records, hits, reports.
 
 Plain values. rows.py turns those that are kept into rows and back.
 """

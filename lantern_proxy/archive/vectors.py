@@ -1,4 +1,4 @@
-"""Vectors of passages: one of each in sqlite-vec's table, and one of each word in a blob, all of one model."""
+"""Vectors of passages, all of one model: one per passage in sqlite-vec's table, one per word in a blob."""
 
 import json
 from collections.abc import Iterable, Sequence

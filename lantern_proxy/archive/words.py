@@ -1,4 +1,4 @@
-"""The words by which passages are found, made anew while others read and write: the full-text index, tags and terms."""
+"""Rebuilds the full-text index, tags and terms of passages while others read and write."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""How a record becomes rows: one session, its request, messages, passages and blocks. Each statement may run twice.
+"""How a record becomes rows: one session, its request, messages, passages, blocks. Every statement is idempotent.
 
 Many are written in one transaction: one that cannot be stored is left out, and does not touch the others.
 """

@@ -1,1 +1,1 @@
-"""Measurements beside peers: `lantern bench ...`."""
+"""Benchmarks against peers: `lantern bench ...`."""

@@ -1,4 +1,4 @@
-"""`lantern bench bm25`: our index beside other engines, on synthetic records, in one process.
+"""`lantern bench bm25`: our index against other engines, on synthetic records, in one process.
 
 A record has ~46 different terms of a Zipf distribution over 200,000 words; a query has 9, five of them common (in more
 than 4 % of the records) and four drawn as often as they occur. Times are per call: text terms in, Python objects out.

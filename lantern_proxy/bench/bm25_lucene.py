@@ -1,4 +1,4 @@
-"""Lucene beside us: a JVM of its own at the other end of a pipe. Its searches are timed inside it, when it is warm."""
+"""Lucene as a peer: a JVM of its own at the other end of a pipe, timed inside when it is warm."""
 
 import os
 import shutil

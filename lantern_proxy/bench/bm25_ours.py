@@ -1,4 +1,4 @@
-"""What `lantern bench bm25` says of our index alone: appends while others search, cold caches, memory, bandwidth."""
+"""`lantern bench bm25` for our index alone: appends during searches, cold caches, memory, bandwidth."""
 
 import threading
 import time

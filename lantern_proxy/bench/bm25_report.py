@@ -1,4 +1,4 @@
-"""What `lantern bench bm25` says of its figures: tables, a plot, a page, and a file that gathers them."""
+"""The output of `lantern bench bm25`: tables, a plot, a page, and a file that gathers results."""
 
 import json
 import platform

@@ -1,4 +1,4 @@
-"""Readers of test collections, all into one form: conversations with questions whose evidence is known.
+"""Readers of test collections into one form: conversations with questions whose evidence is known.
 
     locomo(path)        LoCoMo (Maharana et al. 2024), the JSON that its authors publish
     beam(folder)        BEAM (long chats with probing questions), one JSON or JSON.gz file a chat

@@ -1,4 +1,4 @@
-"""Pipelines over collections: which questions go where, what each answer was worth, and how sure the means are."""
+"""Runs pipelines over collections: routes questions, scores answers, and computes confidence intervals."""
 
 import random
 import time

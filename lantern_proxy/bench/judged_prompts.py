@@ -1,4 +1,4 @@
-"""What the judged experiments ask a model, and how its answers are read. Pure."""
+"""The prompts of the judged experiments, and how their answers are parsed. Pure."""
 
 import json
 import re

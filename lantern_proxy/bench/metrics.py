@@ -1,4 +1,4 @@
-"""What a ranking is worth, and whether two differ by more than chance. Pure; all in [0, 1], larger is better."""
+"""Ranking metrics, and whether two rankings differ by more than chance. Pure; all in [0, 1], larger is better."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""What the benches share of numbers: a list of them as an option, and figures as JSON."""
+"""Number lists as an option, and figures as JSON, for all benches."""
 
 from collections.abc import Mapping
 from typing import Any

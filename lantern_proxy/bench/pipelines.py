@@ -1,4 +1,4 @@
-"""Named ways to rank the candidates of a conversation, and what each has to offer.
+"""Named ways to rank the candidates of a conversation, by a common interface.
 
     bm25 = pipeline("bm25", resources)
     score = bm25.prepare(conversation)           # once a conversation; not timed

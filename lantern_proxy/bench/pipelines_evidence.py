@@ -1,4 +1,4 @@
-"""The evidence reranker on labelled conversations: examples for its training, and what it is worth."""
+"""The evidence reranker on labelled conversations: training examples, and what it gains."""
 
 from collections.abc import Sequence
 from copy import copy

@@ -1,4 +1,4 @@
-"""Pipelines that fuse rankings as the papers say: what the product has to beat."""
+"""Pipelines that fuse rankings as the papers say: the baselines that Lantern has to beat."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The product's own way, from archiving to the fused ranking: a real archive, real passages, restore's signals."""
+"""Lantern's own pipeline, from archiving to the fused ranking: a real archive, real passages, restore's signals."""
 
 import math
 import tempfile

@@ -1,4 +1,4 @@
-"""SelRoute and AgentIR on plain signals, their routes as data: what routing alone is worth beside the product's way."""
+"""SelRoute and AgentIR on plain signals, their routes as data: what routing alone gains."""
 
 import gzip
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Pipelines of one signal: the peers that the others are measured against."""
+"""Pipelines of one signal: the baselines of all others."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""What benches show: small SVG plots (bars with their intervals, lines over sizes), tables, a section of a page."""
+"""Small SVG plots (bars with intervals, lines over sizes), tables, and a page section, for all benches."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`lantern bench proxy`: what Lantern, and gateways beside it, add to a request, in front of a scripted model."""
+"""`lantern bench proxy`: what Lantern, and other gateways, add to a request, in front of a scripted model."""
 
 import json
 import shlex

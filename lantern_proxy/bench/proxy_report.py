@@ -1,4 +1,4 @@
-"""What `lantern bench proxy` says: its measured lines, their table and their plot."""
+"""The output of `lantern bench proxy`: its measurements, their table and their plot."""
 
 import json
 import math

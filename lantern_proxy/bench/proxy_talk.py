@@ -1,4 +1,4 @@
-"""What an agent sends: its whole history with every call, a little more each time; and facts to be lost."""
+"""An agent's traffic: its whole history with every call, a little more each time; and facts to be lost."""
 
 import json
 from dataclasses import dataclass, field

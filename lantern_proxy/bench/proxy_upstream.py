@@ -1,4 +1,4 @@
-"""A scripted model for `lantern bench proxy`, in a process of its own: what a proxy adds is measured in front of it.
+"""A scripted model for `lantern bench proxy`, in a process of its own, so that only a proxy's own cost is measured.
 
     python -m lantern_proxy.bench.proxy_upstream PORT        prints the port it listens on, serves until stdin ends
 

@@ -1,4 +1,4 @@
-"""What pipelines need besides the conversation: vectors, which are computed once and kept between runs."""
+"""What pipelines need besides the conversation: vectors, computed once and cached between runs."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Compacted chats in a real archive, and what each recipe puts back into the request that follows.
+"""Compacted chats in a real archive, and what each recipe restores into the request that follows.
 
 with stage(cuts, folder, config, dense=True, advance=bar) as played:
     played.restored(cut, "default", question="Which port?", budget_chars=6_000) -> Given

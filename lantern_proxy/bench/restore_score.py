@@ -1,4 +1,4 @@
-"""When does a block hold the evidence, a fact, an answer? Pure.
+"""Does a block hold the evidence, a fact, an answer? Pure.
 
 The evidence of a turn of at most LONG_CHARS are its sentences that say something; of a longer one, the TELLING ones
 that share most with the question's answer. A turn is restored when all of them stand in the block, word for word.

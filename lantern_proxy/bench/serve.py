@@ -1,4 +1,4 @@
-"""`lantern bench serve`: how soon after its start `lantern serve` answers, and the memory it holds when nobody asks.
+"""`lantern bench serve`: how soon after its start `lantern serve` answers, and how much memory it holds when idle.
 
 Each start is a process of its own, with a new archive or one of many passages. Commands take turns: one start of each,
 then the next. The first answer is that of /lantern/health over a new connection, which is tried every millisecond;

@@ -1,4 +1,4 @@
-"""Snapshots: an index, and what else its scope needs, as one file that opens at once.
+"""Snapshots: an index, and the other data of its scope, as one file that is mapped and usable at once.
 
 The file is mapped, checked to the last byte, and its postings are searched where they lie; what is damaged, cut, of
 another version or of another archive reads as None. mapped.py says how a mapped file can be replaced and removed.

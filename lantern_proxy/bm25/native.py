@@ -1,4 +1,4 @@
-"""The C index of native/ as Python calls it: buffers, codes, and what is looked up once."""
+"""The C index of native/ as Python calls it: buffers, return codes, and what is looked up once."""
 
 from collections.abc import Sequence
 from typing import Any

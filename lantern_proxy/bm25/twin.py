@@ -1,4 +1,4 @@
-"""The BM25 index in numpy: the same results as C, to the bit, where no C compiler was at hand. `bm25` leads here."""
+"""The BM25 index in numpy, for installations without a C compiler: the same results to the bit. Used through `bm25`."""
 
 import math
 from array import array

@@ -1,4 +1,4 @@
-"""The commands that look into an archive and clear it out: sessions, show, search, prune."""
+"""The commands that look into an archive and clean it up: sessions, show, search, prune."""
 
 import time
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The benches of retrieval (locomo, beam, longmemeval, ir): the product beside its peers, on data you fetch."""
+"""Benchmarks of retrieval (locomo, beam, longmemeval, ir): Lantern beside its peers, on data you fetch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

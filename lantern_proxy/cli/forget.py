@@ -1,4 +1,4 @@
-"""`lantern forget`: take something out for good, and prove it."""
+"""`lantern forget`: remove something for good, and prove it."""
 
 import sys
 from collections.abc import Iterator, Sequence

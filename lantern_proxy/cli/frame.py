@@ -1,4 +1,4 @@
-"""What all commands share: their options, how they open the archive, and how an error is told."""
+"""What all commands share: common options, opening the archive, and how errors are shown."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`lantern import`: conversations that you have elsewhere, or exported, become part of the archive."""
+"""`lantern import`: archive conversations from other programs' logs, or from an export."""
 
 import json
 import os

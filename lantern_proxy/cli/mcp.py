@@ -1,4 +1,4 @@
-"""`lantern mcp`: the archive as tools for agents that want to ask, through the official MCP SDK (extra `mcp`)."""
+"""`lantern mcp`: the archive as tools for agents, through the official MCP SDK (extra `mcp`)."""
 
 from contextlib import closing
 from dataclasses import replace

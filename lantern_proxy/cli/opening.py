@@ -1,4 +1,4 @@
-"""The large indexes of a server that starts, opened before they are used, with a bar where there is a terminal."""
+"""Opens the large indexes of a starting server before they are needed, with a progress bar on a terminal."""
 
 import contextlib
 import logging

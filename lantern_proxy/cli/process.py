@@ -1,4 +1,4 @@
-"""How the process of `lantern serve` is set up: for short waits and little memory."""
+"""Sets up the process of `lantern serve` for low latency and little memory."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""`lantern reindex`: make terms and lexical indexes anew, and give passages the vectors that they lack."""
+"""`lantern reindex`: rebuild terms and lexical indexes, and compute missing vectors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the commands print for people. Archived text is foreign: its control characters are shown, never sent."""
+"""What the commands print for people. Archived text is foreign: control characters are shown, never sent."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What `lantern why` prints: each restored passage with its evidence, and what was left out for it."""
+"""What `lantern why` prints: each restored passage with its evidence, and what was left out in its favour."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any

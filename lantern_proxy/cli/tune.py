@@ -1,4 +1,4 @@
-"""`lantern tune`: settings for the questions that are asked here, and whether they are worth having."""
+"""`lantern tune`: settings fitted to the questions asked here, and whether they are worth having."""
 
 from dataclasses import asdict
 from pathlib import Path

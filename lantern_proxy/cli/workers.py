@@ -1,4 +1,4 @@
-"""`lantern serve --workers 4`: a parent that starts workers, starts them again when they die, and ends them.
+"""`lantern serve --workers 4`: a parent that starts workers, restarts those that die, and stops them.
 
 All workers accept on one listener. Each has another one on loopback, where the others hand it what is its own
 (app_workers.py). The parent holds them all open and accepts nothing: what arrives while a worker is away waits there.

@@ -1,4 +1,4 @@
-"""Checks of settings: a value, the type that a field says, and the error that names the way out.
+"""Checks of settings: a value against its field's type, and the error that names the remedy.
 
     class ServerConfig(Section):
         port: Annotated[int, Within(0, 65_535)] = 8484

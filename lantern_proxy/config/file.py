@@ -1,4 +1,4 @@
-"""A config file, read as YAML."""
+"""Reads a config file. Apart, so that a start without one does not import yaml."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The sections `access` (who may come in) and `privacy` (what is kept)."""
+"""The sections `access` (who is let in) and `privacy` (what is kept)."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A chat that is compacted and asked about: the script, six ways to compact it, a scripted upstream, and the play.
+"""A chat that is compacted and asked about: the script, six ways to compact it, a scripted upstream, and the player.
 
     chat()                       the 60 turns that ship with Lantern, their summary, six details that it loses
     SHAPES[name](history, summary, question)  -> the messages of the first request after a compaction

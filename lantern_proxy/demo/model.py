@@ -1,4 +1,4 @@
-"""A scripted model for `lantern demo`, and how it and the proxy are served beside each other."""
+"""A scripted model for `lantern demo`, and the servers of it and of the proxy."""
 
 import json
 import re

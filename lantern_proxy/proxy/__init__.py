@@ -1,4 +1,4 @@
-"""One request's story: read it, find its session, put back what was lost, forward it, archive what came.
+"""One request's story: read it, find its session, restore what was lost, forward it, archive request and answer.
 
     exchange = await proxy.prepare(arrival)          # exchange.body is what goes upstream; never raises
     ...the answer passes through proxy/relay.py...

@@ -1,4 +1,4 @@
-"""What the writer does when nobody waits for it: passages of turns that are archived already, and what follows of them.
+"""Background work of the writer: cuts archived turns into passages, and does what depends on that.
 
 A turn's messages are archived before its client has the last byte of it. Cutting them into passages, tagging and
 indexing costs many times that, so it comes after: when no turn came for a moment, when somebody wants to restore (then

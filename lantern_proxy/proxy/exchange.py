@@ -1,4 +1,4 @@
-"""One request on its way through, the tallies of all of them, and faults that cost their own work and no answer."""
+"""One request on its way through (`Exchange`), counters over all requests, and the guards that fail open."""
 
 import asyncio
 import logging

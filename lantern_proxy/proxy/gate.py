@@ -1,4 +1,4 @@
-"""Where long work is done: in the event loop, one request at a time so that streams go on in between, or in threads.
+"""Where long work runs: in the event loop, one request at a time so that streams go on, or in threads.
 
 Clients that ask at the same moment, as agents with several hands do, and answers that end at the same moment would
 otherwise be read one after another, half a millisecond each, while the pieces of all streams wait.

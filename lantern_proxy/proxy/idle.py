@@ -1,4 +1,4 @@
-"""What a proxy lets go of when nobody asks: memory that only makes requests faster, and is filled again by them."""
+"""What a proxy frees when no requests come: caches, which later requests fill again."""
 
 import asyncio
 import contextlib

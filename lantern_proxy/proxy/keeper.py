@@ -1,4 +1,4 @@
-"""What goes on in the archive beside requests: forgetting, retention, vectors. Nothing waits for it.
+"""Background upkeep of the archive: forgetting, retention, vectors. Nothing waits for it.
 
 What another process forgot is let go of, what is not to be kept is removed, a reindex that was stopped goes on, and
 passages get their vectors, in threads beside the writer's.

@@ -1,4 +1,4 @@
-"""The restorer of an archive, made when it is first wanted.
+"""The restorer of an archive, created on first use.
 
 What it needs is imported in a tenth of a second and takes 15 MB, which a proxy that has nothing to restore yet can do
 without.

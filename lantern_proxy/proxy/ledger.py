@@ -1,4 +1,4 @@
-"""The ledger: which block rides inside which message, byte for byte, until that message is gone.
+"""The ledger: which block rides in which message, byte for byte, until that message is gone.
 
 Providers cache the beginning of a prompt. A block is placed once, where the compaction broke the cache anyway, and is
 put at the same place into every later request of its session.

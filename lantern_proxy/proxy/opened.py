@@ -1,4 +1,4 @@
-"""The archive that is open and the restorer that belongs to it: watched, and opened anew when gone or at fault."""
+"""The open archive and its restorer: watched, and opened again when the file is gone or at fault."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What would be restored for a request, without sending it: `lantern why --dry-run` and the page ask this."""
+"""What would be restored into a request, without sending it: for `lantern why --dry-run` and the page."""
 
 import asyncio
 import time

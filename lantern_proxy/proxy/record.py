@@ -1,4 +1,4 @@
-"""An answered exchange as the archive keeps it. Runs on the writer's thread, on values that no request changes."""
+"""An answered exchange as the archive stores it. Runs on the writer's thread, on values that no request changes."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is put back into a request before it goes out: blocks of its session's ledger, and new ones for what it lacks.
+"""What is put into a request before it goes out: the blocks of its session's ledger, and new ones for what it lacks.
 
     await restoring.put_back(exchange, request, step, deadline)     # into exchange.body
 

@@ -1,4 +1,4 @@
-"""Whose request is it, and what is known of that tenant's sessions: in memory, and behind it in the archive."""
+"""Whose request is it, and what is known of that tenant's sessions: in memory, backed by the archive."""
 
 import asyncio
 import hmac

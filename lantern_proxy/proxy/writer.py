@@ -1,4 +1,4 @@
-"""The one writer: a thread that takes the records that wait, and archives them in one transaction.
+"""The one writer: a thread that archives the waiting records, a group per transaction.
 
 Only the last bytes of an answer wait for it, for at most archive.hold_ms, and not at all while the file is at fault.
 While it is, the newest thousand records wait here. What is dropped beyond these, or was meant for a file that is gone,

@@ -1,1 +1,1 @@
-"""Learned orders of what was found: `light.py` in every restore that asks for it, `evidence.py` for its top ten."""
+"""Learned rerankers: `light.py` over many candidates by cheap features, `evidence.py` over the top ten."""

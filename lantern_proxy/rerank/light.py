@@ -1,4 +1,4 @@
-"""The light learned reranker: boosted trees, by native/trees.c or its numpy twin, and networks, over cheap features.
+"""The light learned reranker over cheap features: boosted trees (native/trees.c or numpy) and small networks.
 
     model = load(path, known)           a file of `lantern train reranker`
     model.scores(table)                 (n,) larger is better

@@ -1,4 +1,4 @@
-"""A scoring head that begins with what a bi-encoder knows: how alike the words of two texts are.
+"""A scoring head that starts from what a bi-encoder knows: how similar the words of two texts are.
 
 A cross-encoder whose head sees the first token only must learn from the labels what a match is, and a few thousand
 pairs are too few. This head sees, from the same encoder over the joint text, the cosine of the means of both texts and

@@ -1,4 +1,4 @@
-"""Half of the light reranker: small networks, which learn what many features say a little of, and a few together.
+"""The networks of the light reranker: they learn from features that say little one by one.
 
     network = fit(table, gold, groups, start)   listwise, from candidates with known evidence; numpy alone
     network.scores(table)                       (n,) larger is better

@@ -1,4 +1,4 @@
-"""Training the evidence reranker, and showing that it reads (ConvMemory v2, arXiv 2606.10842).
+"""Training the evidence reranker, and testing that it reads its input (ConvMemory v2, arXiv 2606.10842).
 
 Listwise and from gold labels only: the loss of a question is the cross-entropy between the softmax of its ten scores
 and its gold memories, so no other model's opinion gets in, unless a teacher term is asked for. AdamW 2e-5, weight decay

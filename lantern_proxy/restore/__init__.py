@@ -1,1 +1,1 @@
-"""From a request that lacks something to the block that gives it back; `restorer.py` leads."""
+"""From a request that lacks something to the block that restores it; `restorer.py` leads."""

@@ -1,4 +1,4 @@
-"""What stands in for late interaction while there are no vectors: like words, by a table that comes with Lantern."""
+"""Word similarity by a table that ships with Lantern: in place of late interaction while there are no vectors."""
 
 import logging
 from functools import cache

@@ -1,4 +1,4 @@
-"""What the question block takes: lost passages that answer the question, and what has to stand beside them."""
+"""The question block: lost passages that answer the question, with what has to go in with them."""
 
 import math
 from collections.abc import Mapping, Sequence

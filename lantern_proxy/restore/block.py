@@ -1,4 +1,4 @@
-"""From what was picked for a block to its text: what of it fits into the budget, rendered."""
+"""Renders a block: what fits into the budget of what was picked for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What fails again and again is left alone for a while."""
+"""A circuit breaker: what fails several times in a row is left alone for a while."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Passages that a request lacks, wholly or in part, as candidates for a block."""
+"""Candidates for a block: passages that a request lacks, wholly or in part."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What goes into a loss block with what was chosen for it, though it says too little to be chosen by itself."""
+"""What goes into a loss block along with a chosen part, though it says too little to be chosen by itself."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A sentence as statements are compared: its words, its values, and whether it says that something changed. Pure."""
+"""A sentence prepared for comparison: its words, its values, and whether it says that something changed. Pure."""
 
 # ruff: noqa: RUF001 - letters of other languages are meant
 

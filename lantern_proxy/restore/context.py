@@ -1,4 +1,4 @@
-"""What a short message of a user belongs to: "no, 3", "Thursday" and "took it" say little by themselves.
+"""What a short user message belongs to: "no, 3", "Thursday" and "took it" say little by themselves.
 
 It is told by what stands around the message, whatever the language: the question that it answers, the sentences of
 the reply that say it again, and where there is neither, what was said right before it.

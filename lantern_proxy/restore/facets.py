@@ -1,4 +1,4 @@
-"""What a question compares passages by, besides their words: who said each and when, the days it names, tags, form."""
+"""What a question compares passages by besides their words: speaker, date, the days named, tags, form."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Passages sentence by sentence: what the request holds of them, and how much each sentence would be missed. Pure."""
+"""Passages as sentences: which of them the request holds, and how much each would be missed. Pure."""
 
 import re
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""Passages compared with a question word by word: by the vectors of their words, or by a table of single words."""
+"""Passages matched with a question word by word: by the vectors of their words, or by a table of single words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

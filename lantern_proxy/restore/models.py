@@ -1,4 +1,4 @@
-"""What is known of models without asking anybody: windows and prices (litellm's table), tokens of a text (tiktoken).
+"""Facts about models, without a call to any: windows and prices (litellm's table), token counts (tiktoken).
 
 Neither package is imported where a request waits: litellm's table is read from its file in milliseconds, tiktoken's
 encodings from the files that litellm carries or TIKTOKEN_CACHE_DIR holds, in about 0.3 s and 60 MB. Nothing is

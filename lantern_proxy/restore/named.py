@@ -1,4 +1,4 @@
-"""Lost passages about what a question or an order names, or lists: each of several things gets its best one."""
+"""Lost passages about what a question names or lists: each of several things gets its best passage."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The recipe `lantern`: what the LANTERN paper does, so that its experiments can be run and beaten.
+"""The recipe `lantern`: the LANTERN paper's own method, as a baseline.
 
 Extractive summaries of turns, four rankings (vector, lexical, keywords, importance), reciprocal rank fusion (k = 60),
 MMR with lambda = 0.7, whole summaries into 6,000 characters; the query is the compaction's summary and the question.

@@ -1,4 +1,4 @@
-"""What a loss block may be made of: passages that the request lacks, and which of their lines go in together. Pure.
+"""What a loss block may be made of: parts of lost passages, lines that go in together. Pure.
 
 A *part* is a few lost sentences of one passage that go in together: all of a short message that say something, or one
 of a long one. Its likelihood of being asked for (restore/salience.py) belongs in part to itself and in part to the

@@ -1,4 +1,4 @@
-"""The passages of a scope, read from the archive when they are looked at, with what is computed of each once."""
+"""The passages of a scope, read from the archive on demand, and what is computed from each once."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence

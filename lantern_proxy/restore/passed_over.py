@@ -1,4 +1,4 @@
-"""What a restore leaves out, and why: the best of it is kept, so that `lantern why` can tell. No I/O, no clock."""
+"""What a restore leaves out, and why: the best of it is recorded for `lantern why`. No I/O, no clock."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The text of a request, prepared once for many questions of the kind "does it hold this?". Pure."""
+"""The text of a request, prepared once for many lookups of the kind "does it hold this?". Pure."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence

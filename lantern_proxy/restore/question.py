@@ -1,4 +1,4 @@
-"""Reading a question, and judging how good the evidence for an answer is. No I/O, no clock."""
+"""Parsing a question, and judging how good the evidence for an answer is. No I/O, no clock."""
 
 import math
 import re

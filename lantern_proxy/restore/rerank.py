@@ -1,4 +1,4 @@
-"""The optional rerankers of a restore: the evidence reranker over ten candidates, one call to a model. Off by default.
+"""The optional rerankers of a restore: the evidence reranker over ten candidates, one model call. Off by default.
 
 Either only puts candidates in another order: what may be restored is decided before. Whatever goes wrong, or takes too
 long, leaves the order as it was and is told in the request's notes. The call to a model is LANTERN-Rerank (arXiv

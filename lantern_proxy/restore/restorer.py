@@ -1,4 +1,4 @@
-"""Gather, rank, pack: what to put back into a request that lacks part of what its session held.
+"""Gather, rank, pack: what to put back into a request that lacks part of its session's history.
 
     at_compaction  no question is known: cover what was lost, most specific terms per character (loss block)
     for_question   a question is known: BM25, vectors, keywords, neighbours, if the evidence is good (question block)

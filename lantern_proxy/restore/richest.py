@@ -1,4 +1,4 @@
-"""Which of many passages to look at first when no question is known: a cheap estimate from the archive's columns.
+"""Which of many passages to read first when no question is known: an estimate from the archive's columns.
 
 Only what a block may take is then read and split into sentences.
 """

@@ -1,4 +1,4 @@
-"""Which pipeline, or which mixture of them, a question takes, and what that makes of the signals."""
+"""Which pipeline, or mixture of them, a question takes, and how that fuses the signals."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

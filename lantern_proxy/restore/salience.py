@@ -1,4 +1,4 @@
-"""How likely is it that some lost sentences will be asked for? A small log-linear model with weights set by hand. Pure.
+"""How likely are lost sentences to be asked for? A small log-linear model with weights set by hand. Pure.
 
 What later questions ask about holds rare words and specific terms, tells of people, of what somebody did or decided,
 and often answers a question; it does not address the other side. The weights come from reading chats and coding

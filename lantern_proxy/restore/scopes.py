@@ -1,4 +1,4 @@
-"""The scopes that are held open, of all tenants together: found, opened in the background, kept beside the archive."""
+"""The open scopes of all tenants: looked up, opened in the background, saved beside the archive."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""The signals of one question over a whole scope, and their fusion into one ranking."""
+"""The signals of one question over a whole scope, fused into one ranking."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Which scopes are kept beside the archive, and when a kept one still fits: see archive/snapshots.py for the files.
+"""Which scopes have snapshots beside the archive, and when one is still valid: see archive/snapshots.py for the files.
 
 Kept are the scopes of a tenant or a project with LEAST passages or more; a session's is built anew in milliseconds. One
 fits when it is of this archive, nothing was forgotten since, and the archive still has all of its passages: ids are

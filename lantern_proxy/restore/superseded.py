@@ -1,4 +1,4 @@
-"""Which statements does a later one replace? Pure; it errs on the side of keeping both.
+"""Which statements does a later one replace? Pure; in doubt it keeps both.
 
 A later statement of the user replaces an earlier one when the two are the same but for one value:
 

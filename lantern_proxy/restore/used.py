@@ -1,4 +1,4 @@
-"""Was what a restore put back of use? Confidence and success of passages after the answer."""
+"""Did the answer use what was restored? Updates confidence and success of those passages."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

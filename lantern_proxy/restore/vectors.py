@@ -1,4 +1,4 @@
-"""Vectors for passages that wait for theirs: of the whole text, and of each word that counts.
+"""Computes the missing vectors of passages: of the whole text, and of each word that counts.
 
 Apart from restore/dense.py, so that a proxy that restores nothing embeds without what restores, which takes 4 MB.
 """

@@ -1,4 +1,4 @@
-"""Which of the lost passages say too little of what is asked to stand in a question block."""
+"""Removes lost passages that say too little of what is asked to stand in a question block."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum

@@ -1,4 +1,4 @@
-"""Kinds of evidence for a passage, each a pure scoring function over the candidates of a question; larger is better.
+"""Kinds of evidence for a passage: each a pure scoring function over a question's candidates; larger is better.
 
 words      BM25 (bm25/), its scores flowing into neighbours (rank.smooth)
 vectors    cosine, and word by word (signals/late.py)

@@ -1,4 +1,4 @@
-"""Words that mean alike, from a table: every word of a question looks for its best match in a passage. Pure.
+"""Word similarity from a table: each word of a question is matched with its best counterpart in a passage. Pure.
 
 What late interaction (`late.py`) is with a model, for when there is none: each piece of a word has one vector, whatever
 stands around it (static embeddings, as of Model2Vec), distilled once from MiniLM (scripts/alike_table.py). "photo" so

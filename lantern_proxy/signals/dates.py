@@ -1,4 +1,4 @@
-"""The days that a text speaks of, relative ones resolved against the day it was said. Pure; days count from 1970, UTC.
+"""The days that a text names, relative ones resolved against the day it was said. Pure; days count from 1970, UTC.
 
 spans("we met last Friday, not on 7 May 2023", at=1_683_554_160)    the Friday before 8 May 2023, and 7 May 2023
 """

@@ -1,4 +1,4 @@
-"""Late interaction: every word of a question looks for its best match among the words of a passage. Pure.
+"""Late interaction: each word of a question is matched with its best counterpart in a passage, by vectors. Pure.
 
 MaxSim of ColBERT (Khattab and Zaharia 2020, section 3.3) over the token vectors of a plain sentence embedder, with two
 changes that an untrained model needs: the words of the question count by their idf, and similarities are cubed, so

@@ -1,4 +1,4 @@
-"""How the scores of signals stand to each other: beside the best one, by rank, beside neighbours, in a session. Pure.
+"""Scores relative to others: to the best one, by rank, to neighbours, within a session. Pure.
 
 native/relative.c does it where it was built: ranks of some rows need no sort of all. Its numpy twin is here.
 """

@@ -1,4 +1,4 @@
-"""How many words a text has of the sorts that tell what kind of text it is, counted in one pass. Pure.
+"""How many words of each category a text has, for telling what kind of text it is; counted in one pass. Pure.
 
 native/facts.c gives the same where it was built and can; what it must equal is here.
 """

@@ -1,4 +1,4 @@
-"""Everything that goes out, and which upstream a path belongs to.
+"""All outgoing requests, and which upstream a path belongs to.
 
     async with Upstream(config) as upstream:
         answer = await upstream.send("POST", "/v1/chat/completions", b"", headers, body)

@@ -1,4 +1,4 @@
-"""One connection to an upstream: an asyncio.Protocol that sends a request and takes its answer apart with httptools.
+"""One connection to an upstream: an asyncio.Protocol that sends a request and parses its answer with httptools.
 
     connection.start(b"POST", head, body)
     await connection.head()                   # status, headers

@@ -1,4 +1,4 @@
-"""A connection to a host: its addresses are tried in turn, each a quarter of a second after the last (RFC 8305)."""
+"""Connects to a host: tries its addresses in turn, each a quarter of a second after the last (RFC 8305)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How an upstream fails: httpx's errors under httpx's names, without httpx, since most requests go out without it."""
+"""How an upstream fails: httpx's errors by the same names, so that most requests do without importing httpx."""
 
 
 class TransportError(Exception):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 to an upstream at the least cost: connections of our own, kept and shared.
+"""HTTP/1.1 to an upstream at the least cost: a pool of our own connections.
 
     transport = Http1(connect_s=10, silence_s=600, connections=1_000)
     answer = await transport.ask(Origin.of("https://api.openai.com"), b"POST", b"/v1/x", headers, body)

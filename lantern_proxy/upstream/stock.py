@@ -1,4 +1,4 @@
-"""Requests that go out by httpx's own means: through a proxy, over HTTP/2, with credentials in the URL, to litellm."""
+"""Requests that httpx itself sends: through a proxy, over HTTP/2, with credentials in the URL, to litellm."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager

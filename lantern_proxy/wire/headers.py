@@ -1,4 +1,4 @@
-"""What a request's headers say of the session, most specific first."""
+"""What a request's headers say about its session, most specific first."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A request before its body is read, which of its headers go on, and answers of our own."""
+"""A request before its body is read, the headers that are forwarded, and answers of our own."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""JSON with the place where each value stands, so that a block is spliced into the client's own bytes.
+"""JSON with the byte position of each value, so that a block can be spliced into the client's own bytes.
 
 Everything that is not touched keeps its bytes: key order, number formats, escapes, white space.
 """

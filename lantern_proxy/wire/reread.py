@@ -1,4 +1,4 @@
-"""Bodies that begin with a body that was read before: only what follows is decoded.
+"""Bodies that begin like one that was read before: only the rest is decoded.
 
 Clients send their whole history with every request. What two bodies share is compared as bytes; the rest, put behind
 the opening of the request, is a small body of its own, with every member of the request in it.

@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, section 9.2): bytes of a whole stream -> its data payloads.
+"""Server-sent events (WHATWG HTML, section 9.2): the bytes of a whole stream -> its data payloads.
 
 The stream itself passes through untouched; this reads the copy that was kept, so it must forgive whatever stands in it.
 """
