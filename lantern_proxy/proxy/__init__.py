@@ -5,7 +5,7 @@
     filed = await proxy.file(exchange, status, answer, streamed=True, complete=True)
                                                      # a future, true when the turn is archived; never raises
 
-Whatever fails in here costs the restore or the record, never the answer: it is told in `degraded`.
+A failure in here costs the restore or the record, never the answer: `degraded` reports it.
 """
 
 import asyncio
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("lantern.proxy")
 
 _LOOK_S = 0.1
-"""Most seconds that a request waits for a new archive when the old one was deleted."""
+"""Most seconds that a request waits for a new archive file when the old one was deleted."""
 _DOOR_S = 0.1
-"""Seconds after which a proxy that starts takes requests: work in the background waits until then."""
+"""Seconds within which a starting proxy accepts requests: background work waits until then."""
 _NOT_LET_IN = (401, 403)
-"""Statuses with which upstreams answer a key that they do not know."""
+"""Status codes by which upstreams reject an API key."""
 _WRONG_KEY = (b"api_key_invalid", b"api key not valid", b"invalid api key", b"invalid_api_key")
-"""What stands in the answer of an upstream that says so with status 400, as Google's do."""
+"""Parts of the answer of an upstream that rejects a key with status 400, as Google's do."""
 
 
 class Proxy:
-    """What is known of every tenant's sessions, the ledgers and the one writer. Close it.
+    """Every tenant's sessions, the ledgers and the one writer. Close it.
 
-    embedder, make_restorer: used instead of the config's, by whoever embeds or restores in another way. An embedder
-                             that is given must have been started; it is closed with the proxy.
+    embedder, make_restorer: replace what the config asks for. The embedder must have been started; closing the proxy
+                             closes it.
     keeper:                  as in Writer
     """
 
@@ -80,20 +80,20 @@ class Proxy:
         self.privacy = Privacy(config.privacy)
         self.kernel = best_kernel()
         self.listeners: list[Callable[[Exchange, int], None]] = []
-        """Called with each exchange and its status when its answer has passed; they must not wait."""
+        """Called with each exchange and its status once its answer has been relayed; they must not block."""
         self._once = Once(log)
         self._random = _endless()
         """Random parts of ids; for the event loop alone."""
         self.gate = Gate()
-        """To be entered before a request or an answer is read in the event loop."""
+        """Enter it before parsing a request or an answer in the event loop."""
         self._reader = BodyReader()
         self._most_bytes = min(MAX_DECODED_BYTES, config.access.max_body_mb * 1_000_000)
-        """Bodies and answers that are longer than this once they are decoded are not read."""
+        """Longer bodies and answers, once decoded, are not parsed."""
         self.rereads = reread.Rereads()
         self._file = (0, 0)
-        """(Opened.file, Keeper.forgets) that what is remembered belongs to."""
+        """(Opened.file, Keeper.forgets) of what is in memory; when it changes, memory is cleared."""
         self.came_at = time.monotonic()
-        """When the last request came."""
+        """time.monotonic() of the last request."""
         self.writer = Writer(config, self.embedder, make_restorer, keeper=keeper)
         self.tenants = Tenants(config, self.writer.opened)
         self._restoring = Restoring(config, self.writer, self._failing_open)
@@ -101,7 +101,7 @@ class Proxy:
             self.embedder.start(after_s=_DOOR_S)
 
     def close(self) -> None:
-        """Stop, once everything that waits to be written is written."""
+        """Stop, after writing everything that is queued."""
         self.writer.close()
         self._restoring.close()
         if self.embedder is not None:
@@ -114,7 +114,7 @@ class Proxy:
 
     @property
     def hold_s(self) -> float:
-        """How long the last bytes of an answer wait for their turn to be archived; not at all when that is no use."""
+        """How long the last bytes of an answer are held until their turn is archived; 0 when the writer is stuck."""
         hold_s = self.config.archive.hold_ms / 1000
         return 0.0 if self.writer.is_stuck(hold_s) else hold_s
 
@@ -124,7 +124,7 @@ class Proxy:
     # --- before the upstream ---------------------------------------------------------------------------------------
 
     async def prepare(self, arrival: Arrival) -> Exchange:
-        """All that is done with a request before it goes to the upstream. Never raises."""
+        """Everything that happens to a request before it goes upstream. Never raises."""
         started = self.came_at = time.monotonic()
         exchange = Exchange(
             id=f"req_{next(self._random)}", arrival=arrival, body=arrival.body, at=time.time(),
@@ -169,8 +169,8 @@ class Proxy:
             self.writer.submit(Job(build=shown, file=exchange.file))
 
     async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
-        """What the body says. Sets exchange.plain to the body without its content-encoding, and exchange.wire to its
-        protocol. Raises WireError."""
+        """The parsed body. Sets exchange.plain to the body without its content-encoding, and exchange.wire to the
+        protocol that it is in. Raises WireError."""
         body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
         for each in () if encoding else protocols_at(wire):
             if (found := self.rereads.read(exchange.tenant, each.read, body)) is not None:
@@ -192,8 +192,8 @@ class Proxy:
         return request
 
     async def _look_at_the_archive(self, exchange: Exchange) -> None:
-        """Look whether the archive's file is still there. If not, a new one is made before the request is read, so that
-        all of the request is filed in it."""
+        """Check that the archive's file still exists. If not, a new one is created before the request is parsed, so
+        that the whole request is archived in it."""
         writer, opened = self.writer, self.writer.opened
         if opened.is_gone() or opened.archive is None:
             patience_s = _LOOK_S if opened.archive or opened.is_opening else 0
@@ -201,7 +201,7 @@ class Proxy:
         if opened.archive is None or opened.problem:
             exchange.degraded.append("archive:unavailable")
         known = opened.file, writer.keeper.forgets
-        if known != self._file:  # what is remembered is not in the file: it is filed anew
+        if known != self._file:  # the file lacks what is in memory: clients' histories are archived again
             self._file = known
             self._restoring.forget_all()
             self.tenants.forget_all()
@@ -209,7 +209,7 @@ class Proxy:
         exchange.file = opened.file if opened.archive is not None else -1
 
     def let_go_of_texts(self) -> None:
-        """Forget the texts that were read last; they are read again when they are sent again."""
+        """Clear the caches of recently parsed texts."""
         self.rereads.clear()
         history_same.forget_all()
         turn_memo.forget_all()
@@ -221,7 +221,8 @@ class Proxy:
     # --- after the answer ------------------------------------------------------------------------------------------
 
     def take_back(self, exchange: Exchange, why: str) -> None:
-        """The upstream refused the request for its length: let it go as it came, and do not repeat what was new."""
+        """The upstream refused the request for its length: send it as it came, and drop its new blocks from the
+        ledger."""
         self._restoring.strike(exchange)
         exchange.drop_blocks(why)
         self.degraded[why] += 1
@@ -229,10 +230,11 @@ class Proxy:
     async def file(
         self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
     ) -> "Future[bool] | None":
-        """Archive the exchange. The future tells whether it is, or must wait; None: nothing is to be archived.
+        """Archive the exchange. The future is True once it is archived, False if that is delayed; None: nothing to
+        archive.
 
         body: the answer, decoded, as far as it came
-        Never raises. Waits only for an answer that is so long that it is read in a thread.
+        Never raises. Waits only where the answer is so long that it is parsed in a thread.
         """
         exchange.lap("answer")
         exchange.answered = body
@@ -259,7 +261,8 @@ class Proxy:
         return lost
 
     async def unpacked(self, answer: bytes, encoding: str) -> bytes:
-        """An answer without its content-encoding, as far as it came; empty, and told, when it cannot be read."""
+        """An answer without its content-encoding, as far as it came; if it cannot be decoded empty, which is
+        counted."""
         try:
             return await self._reader.unpack(self._most_bytes, partial(_decoded, answer, encoding))
         except WireError as error:
@@ -301,17 +304,16 @@ def _is_of_wrong_key(status: int, body: bytes) -> bool:
 
 
 def _is_first(step: Step) -> bool:
-    """Does a conversation begin here, of which nothing is archived yet?
+    """Does this request begin a conversation of which nothing is archived?
 
-    Under a wrong key, anybody who reaches the proxy could else fill the archive, a tenant for each. Where the key is
-    right after all, the client sends the same again.
+    Such a request under a rejected key is not archived: anybody who reaches the proxy could otherwise fill the archive
+    with tenants. If the key is valid after all, the client sends the same again.
     """
     return step.link.session is None and not step.session.parent
 
 
 def _endless() -> Iterator[str]:
-    """16 random hex digits at a time. Many are drawn in advance, since each call of the system lets other threads go
-    first."""
+    """16 random hex digits at a time. Drawn in bulk, since each system call gives the interpreter to other threads."""
     while True:
         drawn = secrets.token_hex(512)
         yield from (drawn[at : at + 16] for at in range(0, len(drawn), 16))

@@ -1,9 +1,9 @@
 """Background work of the writer: cuts archived turns into passages, and does what depends on that.
 
-A turn's messages are archived before its client has the last byte of it. Cutting them into passages, tagging and
-indexing costs many times that, so it comes after: when no turn came for a moment, when somebody wants to restore (then
-what that session said comes first), and at the latest after a second. A process that is killed before leaves notes
-(archive/writes.py): from them the next goes on.
+A turn's messages are archived before its client has the last byte of the answer. Cutting them into passages, tagging
+and indexing costs many times that, so it is deferred: until no turn has come for a moment, until a restore needs it
+(then that session goes first), and at most for a second. The archive has a list of messages that are not cut yet
+(archive/writes.py), from which the next process continues after a kill.
 """
 
 import math
@@ -23,29 +23,29 @@ from lantern_proxy.proxy.lazy_restorer import MADE_S, LazyRestorer
 from lantern_proxy.turn import BlockKind, Filed, Passage
 
 QUIET_S = 0.02
-"""Cutting starts when no turn came for so long."""
+"""Cutting starts when no turn has come for so long."""
 _LATEST_S = 1.0
 _BREATH_S = 0.0001
-"""A pause in which the event loop sends out a turn's answer: while cutting computes it could not."""
+"""A pause for the event loop to send out a turn's answer: it cannot while cutting holds the interpreter."""
 _AT_ONCE = 8
-"""How much is cut at once, in messages of a thousand bytes: a turn that is to be written waits no longer than that."""
+"""How much is cut in one go, in messages of a thousand bytes: so long a new turn may have to wait to be written."""
 _MOST_AT_ONCE = 64
-"""How much is cut at once when somebody waits for it, or many turns come together: fewer transactions."""
+"""The same when a restore waits for it, or many turns came together: fewer transactions."""
 _PORTION, _PORTION_CHARS = 32, 40_000
 """Most passages, and characters of them, that one call of Cutter.some cuts; a long message takes several calls."""
 MOST_LEFT_BYTES = 64 << 20
-"""Most bytes of messages that wait in memory to be cut; the file has a note of the rest."""
+"""Most bytes of messages queued in memory for cutting; the rest is read from the archive's list later."""
 
 
 @dataclass(slots=True)
 class _Begun:
-    """A group that is being cut, over several calls: its passages are stored when all of it is cut."""
+    """A group that is being cut over several calls. Its passages are stored when all of it is cut."""
 
     numbers: list[int]
-    """Of the works in `group`, in Cutter._left."""
+    """The keys of `group` in Cutter._left."""
     group: list["Uncut | Settling"]
     left: Iterator[tuple[int, Passage]]
-    """(place in `group`, passage) of what is not cut yet."""
+    """(index in `group`, passage) of what is not cut yet."""
     cut: defaultdict[int, list[Passage]] = field(default_factory=lambda: defaultdict(list))
 
     def some(self) -> bool:
@@ -61,7 +61,7 @@ class _Begun:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """Passages that were restored into a request, to be settled by the answer that it got."""
+    """Passages that were restored into a request: whether its answer used them is still to be evaluated."""
 
     tenant: str
     request: str
@@ -72,7 +72,8 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Somebody waits until what came of a session is cut; of all sessions of the tenant when `session` is empty."""
+    """A caller waits until all messages of a session are cut; those of all the tenant's sessions if `session` is
+    empty."""
 
     tenant: str
     session: str
@@ -87,20 +88,20 @@ class Cutter:
 
     def __init__(self) -> None:
         self._left: OrderedDict[int, tuple[float, Uncut | Settling]] = OrderedDict()
-        """Number -> (time.monotonic() when it came, what is to be done), oldest first."""
+        """Sequence number -> (time.monotonic() of its arrival, the work), oldest first."""
         self._left_bytes = 0
         self._count = count()
         self._begun: _Begun | None = None
         self._flushes: list[Flush] = []
         self._recovering = False
         self.crowd = 1
-        """How many turns came together. So many times as many messages are cut at once, but no more text."""
+        """How many turns came together. So many times as many messages are cut in one go, but no more text."""
 
     def __len__(self) -> int:
         return len(self._left)
 
     def open(self, archive: Archive) -> None:
-        """Go on with another file, or the same one anew: what is left to do stands in it."""
+        """Continue with another file, or the same one opened again: what is left to do is listed in it."""
         self._left.clear()
         self._left_bytes = 0
         self._begun = None
@@ -115,7 +116,7 @@ class Cutter:
                 self._add(replace(cut, messages=messages))
 
     def add(self, record: Record, settling: Settling | None) -> None:
-        """Note a record that is archived, whose messages are to be cut."""
+        """Queue an archived record whose messages are to be cut."""
         keys = set(record.uncut)
         filed = [f for f in record.messages if f.key in keys]
         if filed and self._left_bytes > MOST_LEFT_BYTES:
@@ -134,7 +135,7 @@ class Cutter:
             self._left_bytes -= _bytes_of(self._left.pop(n)[1])
 
     def want(self, flush: Flush) -> None:
-        """Cut what `flush` names before all else, and tell it when that is done."""
+        """Cut what `flush` names first, and resolve it when that is done."""
         self._flushes.append(flush)
 
     @property
@@ -143,20 +144,20 @@ class Cutter:
         return bool(self._flushes) or time.monotonic() - came_at > _LATEST_S
 
     def give_way(self) -> None:
-        """Pause for the answer of the turn that was written just now. Many turns at once need no pause: their answers
-        go out while the next ones are written."""
+        """Pause so that the answer of the turn just written can go out. When many turns come at once, no pause is
+        needed: their answers go out while the next ones are written."""
         if self.crowd == 1 and self.is_due:
             time.sleep(_BREATH_S)
 
     def tell(self) -> None:
-        """Tell who waits for a flush that is done: nothing that is left is named by it."""
+        """Resolve the flushes that are done: none of the work left is named by them."""
         for flush in tuple(self._flushes):
             if not self._recovering and not any(flush.names(work) for _, work in self._left.values()):
                 self._flushes.remove(flush)
                 _tell(flush.done, True)
 
     def _group(self) -> list[int]:
-        """Numbers of what is cut next: what somebody waits for, else the oldest."""
+        """Keys of what is cut next: what a flush waits for, else the oldest."""
         most = _MOST_AT_ONCE if self._flushes else _AT_ONCE
         share = 1 if self._flushes else min(self.crowd, _MOST_AT_ONCE // _AT_ONCE)
         items = self._left.items() if self._flushes else ()
@@ -173,8 +174,8 @@ class Cutter:
         return group
 
     def skip(self, archive: Archive) -> None:
-        """Do one by one what could not be done together for a reason that is not the archive's, and leave out what
-        cannot be done at all: it is not tried again. Raises what the archive raises."""
+        """Cut one message at a time after a group failed for a reason other than the archive. A message that cannot be
+        cut at all gets no passages and is not tried again. Raises what the archive raises."""
         numbers = self._begun.numbers if self._begun else self._group()
         works = [self._left[n][1] for n in numbers]
         self._begun = None
@@ -189,10 +190,10 @@ class Cutter:
                 archive.add_passages([(one, passages)])
 
     def some(self, archive: Archive, restorer: LazyRestorer) -> list[Callable[[], object]]:
-        """Cut the next few messages, or a part of a long one. Raises what the archive raises; then they are tried
+        """Cut the next few messages, or a part of a long one. Raises what the archive raises; they are then tried
         again.
 
-        returns: work that is due now that these are cut (settling what was restored); its failure costs nothing else
+        returns: follow-up work (evaluating what was restored), each piece of which may fail by itself
         """
         if self._begun is None:
             numbers = self._group()
@@ -213,7 +214,7 @@ class Cutter:
         return [partial(_settle, archive, restorer, each) for each in group if isinstance(each, Settling)]
 
     def give_up(self) -> None:
-        """Nothing can be cut now: those who wait need not wait any longer."""
+        """Nothing can be cut now: resolve all flushes with False."""
         for flush in self._flushes:
             _tell(flush.done, False)
         self._flushes.clear()
@@ -225,7 +226,7 @@ def _tell(done: "Future[bool]", is_done: bool) -> None:
 
 
 def _portions(filed: Sequence[Filed]) -> Iterator[tuple[Filed, ...]]:
-    """The messages in order, in portions of as many as are cut at once."""
+    """The messages in order, in portions that are cut in one go."""
     start, size = 0, 0
     for at, each in enumerate(filed):
         size += _cost(each)
@@ -251,7 +252,7 @@ def _bytes_of(work: Uncut | Settling) -> int:
 
 
 def _settle(archive: Archive, restorer: LazyRestorer, work: Settling) -> None:
-    """Have the passages that were restored into a request gain or lose confidence by the answer to it."""
+    """Raise or lower the confidence of restored passages, depending on whether the answer used them."""
     made = restorer.want()
     if made is not None:
         updates, used = made.result(MADE_S).settle(work.tenant, work.restored, work.answer, work.at)
@@ -259,7 +260,7 @@ def _settle(archive: Archive, restorer: LazyRestorer, work: Settling) -> None:
 
 
 def _passages(group: Sequence["Uncut | Settling"]) -> Iterator[tuple[int, Passage]]:
-    """(place in `group`, passage) of all messages that are to be cut, each cut when it is asked for."""
+    """(index in `group`, passage) of all messages to be cut; lazy."""
     for at, cut in enumerate(group):
         if isinstance(cut, Uncut):
             for filed in cut.messages:

@@ -24,13 +24,13 @@ from lantern_proxy.wire.json import Insert, WireError
 log = logging.getLogger("lantern.proxy")
 
 LEAVING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-"""What is raised where somebody wants to end. All else is a failure, also a panic of native code, which is no
-Exception."""
+"""Exceptions that mean a deliberate stop. Everything else is a failure, including a panic of native code, which is not
+an Exception."""
 
 
 _NO_HEADER, _SAID_CHARS = re.compile("[^ -~]"), 200
-"""Signs that no header may hold, and how many characters of a session's id a header gives: whoever archives through the
-library gives sessions names of any kind."""
+"""Characters that a header may not hold, and the most that a header gives of a session's id: programs that archive
+through the library choose such ids freely."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Exchange:
     tenant: str = ""
     project: str = ""
     file: int = 0
-    """Which archive file it belongs to: Opened.file when it came; -1 where there was none."""
+    """The archive file it belongs to: Opened.file when it came; -1 if there was none."""
     event: Event = "passthrough"
     session: str = ""
     ms: float = 0.0
@@ -59,13 +59,14 @@ class Exchange:
     shown: list[Restored] = field(default_factory=list)
     """All blocks that this request carries, replayed ones included."""
     held: list[Restored] = field(default_factory=list)
-    """Blocks that the upstream holds already, where a request says only what is new and names what it continues."""
+    """Blocks that the upstream already holds, for a request that carries only what is new and names what it
+    continues."""
     blocks: list[Block] = field(default_factory=list)
-    """Blocks that were made for this request."""
+    """New blocks, made for this request."""
     carried: list[Block] = field(default_factory=list)
-    """Blocks of earlier requests that go on as others, since the message they ride in reads otherwise by now."""
+    """Earlier blocks that get a new ledger entry, since the text of the message they ride in has changed."""
     passed: list[PassedOver] = field(default_factory=list)
-    """Passages that restores for this request left out."""
+    """Passages that the restores for this request left out."""
     degraded: list[str] = field(default_factory=list)
     answered: bytes = b""
     """The answer, decoded, as far as it came."""
@@ -74,7 +75,7 @@ class Exchange:
     lap_at: float = field(default_factory=time.monotonic)
 
     def lap(self, stage: str) -> None:
-        """Note that `stage` ends here, and the next begins."""
+        """End `stage` here, and start the next one."""
         now = time.monotonic()
         self.laps.append((stage, now - self.lap_at))
         self.lap_at = now
@@ -91,7 +92,7 @@ class Exchange:
 
     @property
     def entered(self) -> list[Block]:
-        """Blocks that this request brings into the ledger."""
+        """Blocks that this request adds to the ledger."""
         return [*self.carried, *self.blocks]
 
     def drop_blocks(self, why: str) -> None:
@@ -116,7 +117,7 @@ class Exchange:
 
 
 class Histogram:
-    """How long something took: counts by bucket, as Prometheus wants them."""
+    """A Prometheus histogram of durations."""
 
     BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
     """Upper bounds, in seconds."""
@@ -130,12 +131,12 @@ class Histogram:
         self._counts[bisect_left(self.BOUNDS, seconds)] += 1
 
     def buckets(self) -> list[tuple[str, float]]:
-        """(upper bound, how many were no longer than that), the last one "+Inf"."""
+        """(upper bound, how many were at most that long), cumulative; the last bound is "+Inf"."""
         return list(zip([*map(str, self.BOUNDS), "+Inf"], map(float, accumulate(self._counts)), strict=True))
 
 
 class Tallies:
-    """What happened since the start. The event loop counts here; the stage `archive` is the writer's thread's alone."""
+    """Counters since the start. Only the event loop writes them, except the stage `archive`: only the writer does."""
 
     def __init__(self) -> None:
         self.degraded: Counter[str] = Counter()
@@ -151,7 +152,7 @@ class Tallies:
         self.added_chars = 0
 
     def count(self, exchange: Exchange) -> None:
-        """Count a request that is ready to go out."""
+        """Count a request that is about to go upstream."""
         if exchange.degraded:
             self.degraded.update(set(exchange.degraded))
         self.events[exchange.event] += 1
@@ -160,7 +161,7 @@ class Tallies:
         self.added_chars += exchange.chars
 
     def settle(self, exchange: Exchange) -> None:
-        """Count a request whose answer has passed."""
+        """Count a request whose answer has been relayed."""
         for stage, seconds in exchange.laps:
             self.time(stage, seconds)
         if exchange.blocks:
@@ -175,18 +176,18 @@ class Tallies:
 
 
 class Prefixes:
-    """How much of the prompt that two requests of a session share is still shared in what goes upstream.
+    """How much of the prefix that successive requests of a session share is still shared in what goes upstream.
 
-    Counted where blocks are, in bytes of whole messages: elsewhere the bytes are the client's own.
+    In bytes of whole messages. Only requests with blocks count: the others go out unchanged.
     """
 
     MOST = 2_048
 
     def __init__(self) -> None:
         self.shared = 0
-        """Bytes at the start of requests that the request before had, too; summed up over requests."""
+        """Bytes at the start of requests that the previous request of the session had as well; a sum over requests."""
         self.kept = 0
-        """How many of these bytes went out just as they went out before."""
+        """How many of these bytes went upstream the same as before."""
         self._last: OrderedDict[tuple[str, str], dict[int, int]] = OrderedDict()
 
     def follow(self, exchange: Exchange) -> None:
@@ -206,8 +207,8 @@ class Prefixes:
 
 
 class Once:
-    """Logs a fault as an error the first time and then once an hour, until it is over; in between only for
-    debugging."""
+    """Logs a fault as an error when it is new and then once an hour while it lasts; other occurrences at level
+    debug."""
 
     AGAIN_S = 3_600.0
 
@@ -216,8 +217,8 @@ class Once:
         self._told: dict[str, float] = {}
 
     def tell(self, kind: str, message: str, *parts: object, error: BaseException | None = None) -> None:
-        """kind:  of the fault, as `write` or `write:ValueError`
-        error: one that nobody expected: its trace is logged
+        """kind:  of the fault: `write`, or `write:ValueError`
+        error: an unexpected one, whose traceback is logged
         """
         now = time.monotonic()
         is_new = now - self._told.get(kind, -self.AGAIN_S) >= self.AGAIN_S
@@ -234,10 +235,10 @@ class Once:
 
 
 class FailingOpen(Struct):
-    """`with FailingOpen(...):` what fails in the block ends the block, never the answer: it is noted in
-    exchange.degraded and logged, see Once.
+    """`with FailingOpen(...):` an exception ends the block, never the answer. It is added to exchange.degraded and
+    logged, see Once.
 
-    A class, since every request enters five of them, and @contextmanager costs five times as much.
+    A class, since every request enters five of them and @contextmanager costs five times as much.
     """
 
     exchange: Exchange
@@ -250,7 +251,7 @@ class FailingOpen(Struct):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, LEAVING):
             return False
-        if isinstance(error, WireError):  # not what its path promises: the upstream may say so
+        if isinstance(error, WireError):  # the body is not what its path promises: the upstream will say so
             log.info("%s passes through as it came: %s", self.exchange.id, error)
             return True
         self.exchange.degraded.append(f"{self.stage}:error")
@@ -260,7 +261,7 @@ class FailingOpen(Struct):
 
 
 async def settled(writing: "Future[Any]", within_s: float) -> bool:
-    """Wait for the future of another thread; False when it is not done within that time. Its work goes on then."""
+    """Wait for a future of another thread; False if it is not done in that time, in which case its work continues."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[bool] = loop.create_future()
 

@@ -1,7 +1,7 @@
 """Where long work runs: in the event loop, one request at a time so that streams go on, or in threads.
 
-Clients that ask at the same moment, as agents with several hands do, and answers that end at the same moment would
-otherwise be read one after another, half a millisecond each, while the pieces of all streams wait.
+Requests that come at the same moment, as parallel agents send them, and answers that end at the same moment would
+otherwise be parsed back to back, half a millisecond each, while the chunks of all streams wait.
 """
 
 import asyncio
@@ -14,23 +14,24 @@ from typing import TypeVar
 from lantern_proxy.wire.http import TooLarge
 
 INLINE_BYTES = 262_144
-"""Bodies and answers of more bytes, once they are decoded, are read in a thread: other streams go on meanwhile."""
+"""Larger bodies and answers (decoded) are parsed in a thread, so that other streams go on."""
 _LARGE_BYTES = 8 << 20
-"""Bodies and answers of more bytes are read one at a time: each takes several times its length in memory."""
+"""Bodies and answers larger than this are parsed one at a time: each takes several times its size in memory."""
 
 T = TypeVar("T")
 
 
 class Gate:
-    """Lets one piece of long work into the event loop at a time, in the order in which they came."""
+    """Admits one piece of long work per round of the event loop, in order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._taken = False
 
     async def enter(self) -> None:
-        """Wait for a turn: not at all where nobody else entered since the event loop last looked at its sockets, else
-        one round of the loop for each who came before. The work is what follows up to the next `await` that waits."""
+        """Wait for admission: not at all if nobody else entered since the event loop last polled its sockets, else one
+        round of the loop for each one that came before. The work is what follows, up to the next `await` that
+        suspends."""
         loop = asyncio.get_running_loop()
         if self._taken:
             waiter: asyncio.Future[None] = loop.create_future()
@@ -41,8 +42,8 @@ class Gate:
             loop.call_soon(self._open, loop)
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the next one in: it goes on in the next round of the loop, after the loop has looked at the sockets. Only
-        one round lies between two: in each, other threads may take the interpreter."""
+        """Admit the next one, which continues in the next round of the loop, after the loop has polled its sockets. Not
+        later, since in every round other threads may take the interpreter."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():  # else it was cancelled: its client is gone
@@ -53,13 +54,14 @@ class Gate:
 
 
 class BodyReader:
-    """Reads bodies and answers: short ones in the event loop, long ones in threads, large ones one after the other."""
+    """Parses bodies and answers: small ones in the event loop, larger ones in threads, very large ones one at a
+    time."""
 
     def __init__(self) -> None:
         self._large = asyncio.Lock()
 
     async def read(self, size_bytes: int, work: Callable[[], T]) -> T:
-        """What `work` returns. size_bytes: how much it has to read"""
+        """Run `work`. size_bytes: how much it has to parse"""
         if size_bytes <= INLINE_BYTES:
             return work()
         if size_bytes <= _LARGE_BYTES:
@@ -68,9 +70,9 @@ class BodyReader:
             return await asyncio.to_thread(work)
 
     async def unpack(self, most_bytes: int, work: Callable[[int], T]) -> T:
-        """What `work(limit)` returns, which decodes something and raises TooLarge when that grows beyond the limit.
+        """Run `work(limit)`, which decodes something and raises TooLarge if the result grows beyond the limit.
 
-        How long it becomes is not known before: `work` is tried with small limits first, and with `most_bytes` last.
+        The decoded size is not known in advance: `work` is tried with small limits first, and with `most_bytes` last.
         """
         for limit in (INLINE_BYTES, _LARGE_BYTES):
             if limit < most_bytes:

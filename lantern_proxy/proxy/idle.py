@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from lantern_proxy.proxy import Proxy
 
 QUIET_S = 60.0
-"""Without a request for so long, texts that were read are let go of."""
+"""After so long without a request, caches are cleared."""
 UNUSED_S = 3_600.0
-"""Indexes that no restore has used for so long are closed."""
+"""Indexes that no restore used for so long are closed."""
 
 
 async def watch(proxy: "Proxy") -> None:
-    """Rest whenever nobody asks; for a task of its own."""
+    """Call rest() whenever no requests come; run it as a task."""
     rested = 0.0
     while True:
         await asyncio.sleep(QUIET_S)
@@ -27,7 +27,8 @@ async def watch(proxy: "Proxy") -> None:
 
 
 async def rest(proxy: "Proxy", *, unused_s: float = UNUSED_S) -> None:
-    """Let go now of texts, of sessions, and of indexes that were not used for `unused_s`; give the memory back."""
+    """Drop cached texts, idle sessions, and indexes that were not used for `unused_s`; return the memory to the
+    system."""
     proxy.let_go_of_texts()
     proxy.tenants.rest(time.time())
     restorer = proxy.writer.opened.restorer.ready
@@ -37,7 +38,7 @@ async def rest(proxy: "Proxy", *, unused_s: float = UNUSED_S) -> None:
 
 
 def _give_back() -> None:
-    """Give what is free to the system. glibc only: others do so by themselves."""
+    """Return free memory to the system. Needed with glibc only; other allocators do so by themselves."""
     if sys.platform.startswith("linux"):
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes

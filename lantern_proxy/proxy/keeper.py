@@ -1,7 +1,7 @@
 """Background upkeep of the archive: forgetting, retention, vectors. Nothing waits for it.
 
-What another process forgot is let go of, what is not to be kept is removed, a reindex that was stopped goes on, and
-passages get their vectors, in threads beside the writer's.
+In threads of its own it drops what another process forgot, applies retention, continues an interrupted reindex, and
+computes vectors of passages.
 """
 
 import logging
@@ -23,37 +23,38 @@ log = logging.getLogger("lantern.writer")
 
 _EMBED_GROUP = 8
 _LOOK_S = 1.0
-"""Seconds between two looks for what other workers have archived, and that has no vector yet."""
+"""Seconds between two searches for passages without a vector that other workers have archived."""
 _WATCH_S = 0.25
-"""Seconds between two looks at whether another process has forgotten something."""
+"""Seconds between two checks whether another process has forgotten something."""
 _QUIET_S = 0.1
-"""Nothing is embedded while a request restores, and for so long afterwards, since more requests may follow."""
+"""Embedding pauses while a request restores, and for so long afterwards, since more requests may follow."""
 _PATIENCE_S = 0.5
-"""Most seconds that a group of passages waits for that: vectors keep up even where requests never pause."""
+"""Most seconds of such pauses for one group of passages: vectors keep up even where requests never cease."""
 _RETAIN_S = 600.0
-"""Seconds between two rounds of retention, and between two looks for a reindex that was stopped."""
+"""Seconds between two rounds of retention, and between two checks for an interrupted reindex."""
 
 
 class _Closing(Exception):
-    """The proxy stops: what it goes on with later is left."""
+    """The proxy stops: work that can continue later is abandoned."""
 
 
 class Keeper:
-    """Makes vectors and removes what is not to be kept, in the background. Belongs to the writer. Close it.
+    """Computes vectors and applies retention, in the background. Belongs to the writer. Close it.
 
-    keeps: one of several workers on an archive makes the vectors of all, and removes what is not to be kept
+    keeps: does this worker do so? Of several workers on an archive, one does it for all
     """
 
     def __init__(self, config: Config, embedder: "Embedder | None", opened: Opened, *, keeps: bool) -> None:
         self._config, self._embedder, self._opened, self._keeps = config, embedder, opened, keeps
         self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
         self.forgets = 0
-        """Counts how often something was forgotten, here or by another process: what is remembered may hold it."""
+        """How often something was forgotten, here or by another process. When it changes, memory may hold what was
+        forgotten."""
         self._noticed: tuple[Archive | None, str] = (None, "")
         self._noticing = threading.Lock()
         self._restoring, self._restored_at = 0, -_QUIET_S
         self._patience_s = 0.0
-        """How long the passages that are being embedded may still wait."""
+        """How long the group of passages being embedded may still be paused."""
         self._work, self._closing = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=self._keep_all, name="lantern-keeper", daemon=True)]
         if embedder is not None and keeps:
@@ -64,7 +65,7 @@ class Keeper:
             thread.start()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start nothing more."""
         self._closing.set()
         self._work.set()
 
@@ -74,17 +75,17 @@ class Keeper:
             thread.join(timeout_s)
 
     def begin(self, archive: Archive) -> None:
-        """Another archive was opened: what was forgotten in it before is not here. Raises ArchiveError."""
+        """Another archive was opened: what was forgotten in it earlier is not in memory. Raises ArchiveError."""
         self._noticed = archive, archive.forgets
 
     def has_written(self) -> None:
-        """Note that there may be passages without a vector."""
+        """There may be new passages without a vector."""
         self._work.set()
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A request waits for this block: embedding, which takes a core for 5 to 50 ms a passage, gives way. For the
-        event loop."""
+        """Pauses embedding, which takes a core for 5 to 50 ms per passage, while a request waits for the block of this
+        `with`. For the event loop."""
         self._restoring += 1
         try:
             yield
@@ -95,7 +96,7 @@ class Keeper:
     # what is not to be kept
 
     def _keep_all(self) -> None:
-        """Notice what was forgotten, remove what `privacy.keep_...` no longer wants, fill a half-filled index."""
+        """Notice what was forgotten, apply `privacy.keep_...`, complete a half-filled full-text index."""
         due = time.monotonic() + _RETAIN_S
         while not self._closing.wait(_WATCH_S):
             self._opened.attempt("notice", self._look)
@@ -107,7 +108,7 @@ class Keeper:
     def _look(self) -> None:
         try:
             self.notice()
-        except ArchiveError as error:  # the writer meets it, too, and tells
+        except ArchiveError as error:  # the writer gets the same error, and reports it
             log.debug("the keeper waits: %s", error)
 
     def _retain(self) -> None:
@@ -125,7 +126,7 @@ class Keeper:
         self._look()
 
     def notice(self) -> bool:
-        """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.
+        """Was something forgotten since the last check? Then open indexes are closed. Takes about 10 us.
 
         Raises ArchiveError.
         """
@@ -144,7 +145,7 @@ class Keeper:
     # vectors
 
     def _embed_all(self) -> None:
-        """Give vectors to passages that wait for one, few at a time, whenever something was written."""
+        """Compute missing vectors, a few at a time, whenever something was written."""
         embedder, lacking = self._embedder, ""
         while embedder is not None and not self._closing.is_set():
             self._work.wait(1.0 if embedder.state == "warming" else self._idle_s)

@@ -18,9 +18,10 @@ from lantern_proxy.turn import Block, Request, Restored
 from lantern_proxy.wire.json import Insert, Place
 
 _KEPT, _KEPT_CHARS = 2_048, 4_000_000
-"""Sessions whose ledgers stay in memory, and the characters of their blocks; others are read from the archive again."""
+"""Most sessions whose ledgers stay in memory, and most characters of their blocks; the archive has the others."""
 _ANSWERED_S, _MOST_CHARS = 600, 4 * _KEPT_CHARS
-"""Seconds that an answer may take, and beyond how many characters it is not waited for."""
+"""A ledger whose newest block is younger than this may not be archived yet, so it stays in memory, unless the ledgers
+hold more than this many characters."""
 
 SessionKey = tuple[str, str]
 """(tenant, session)"""
@@ -28,16 +29,16 @@ SessionKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Queue:
-    """Requests of one session that want its ledger."""
+    """Requests of one session that use or wait for its ledger."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     length: int = 0
 
 
 class Ledgers:
-    """The ledgers of the sessions seen last.
+    """The ledgers of recent sessions.
 
-    read: gives the archived blocks of a session; called in a thread, may raise
+    read: returns the archived blocks of a session; called in a thread, may raise
     """
 
     def __init__(self, read: Callable[[SessionKey], list[Block]], *, kept: int = _KEPT) -> None:
@@ -59,7 +60,7 @@ class Ledgers:
         self.chars = 0
 
     def is_empty(self, key: SessionKey, *, new: bool = False) -> bool:
-        """Is the ledger of a session known to be empty, without a look into the archive, and nobody at work on it?
+        """Is the ledger of a session known to be empty without asking the archive, and not in use?
 
         new: as in `of`
         """
@@ -73,8 +74,8 @@ class Ledgers:
 
     @asynccontextmanager
     async def of(self, key: SessionKey, *, new: bool = False) -> AsyncIterator[list[Block]]:
-        """The ledger of a session, for one request at a time. new: the session began just now, so nothing of it is in
-        the archive"""
+        """The ledger of a session, for one request at a time. new: the session has just begun, so the archive has
+        nothing of it"""
         queue = self._queues.setdefault(key, _Queue())
         queue.length += 1
         try:
@@ -93,8 +94,8 @@ class Ledgers:
             self._make_room()
 
     async def _archived(self, key: SessionKey) -> list[Block]:
-        """The archived blocks of a session. Read again if all ledgers were forgotten meanwhile: what was read may have
-        been removed from the archive since."""
+        """The archived blocks of a session. Read again if forget_all() was called meanwhile, since the archive may no
+        longer have them."""
         while True:
             forgets = self._forgets
             found = await asyncio.to_thread(self._read, key)
@@ -102,7 +103,7 @@ class Ledgers:
                 return found
 
     def _held(self, key: SessionKey) -> list[Block] | None:
-        """The ledger of a session, if it is in memory; it counts as used now."""
+        """The ledger of a session if it is in memory; it becomes the most recently used."""
         ledger = self._ledgers.get(key)
         if ledger is not None:
             self._ledgers.move_to_end(key)
@@ -120,8 +121,8 @@ class Ledgers:
             self._chars[key] = chars
 
     def _make_room(self) -> None:
-        """Let go of the ledgers used longest ago. Those in use stay, and those with a block that may not be archived
-        yet, since that happens when its request is answered."""
+        """Drop the least recently used ledgers, except those in use, and those with a block that may not be archived
+        yet: it is archived when its request has been answered."""
         if not self._is_full():
             return
         lately = time.time() - _ANSWERED_S
@@ -138,7 +139,7 @@ class Ledgers:
         return len(self._ledgers) > self._kept or self.chars > _KEPT_CHARS
 
     def strike(self, key: SessionKey, blocks: Sequence[Block]) -> None:
-        """Take blocks back that were entered and then refused by the upstream."""
+        """Remove blocks of a request that the upstream refused."""
         ledger = self._ledgers.get(key, [])
         ledger[:] = [block for block in ledger if block not in blocks]
         self._count(key, ledger)
@@ -156,8 +157,9 @@ def replay(
 ) -> list[tuple[Block, Insert]]:
     """The blocks whose anchor is in `request`, and where they go; in the order in which they were made.
 
-    kept, dressed: of the request's messages, as in compaction.Verdict. A block in a message that got something around
-    what it said goes on as another one, which rides in the message as it reads now; once, however often that comes
+    kept, dressed: of the request's messages, as in compaction.Verdict
+    A block whose message has had text put around it is returned as a new entry, anchored to the message as it reads
+    now, unless `blocks` has that entry already.
     """
     if not blocks:
         return []
@@ -179,12 +181,12 @@ def replay(
 
 
 def _is_same(a: Block, b: Block) -> bool:
-    """Is `b` what `a` became when its message read so before?"""
+    """Is `b` the entry that `a` would become?"""
     return (a.message, a.anchor, a.restored.text) == (b.message, b.anchor, b.restored.text)
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:
-    """Name -> the places at which it stands in `names`."""
+    """Name -> its indexes in `names`."""
     found: dict[str, list[int]] = {}
     for at, each in enumerate(names):
         found.setdefault(each, []).append(at)
@@ -199,16 +201,17 @@ def _anchor(
     *,
     is_known: bool,
 ) -> int | None:
-    """Where in the request the message is that the block rides in; None: it is gone. Looked for in this order:
+    """The index of the message that the block rides in; None: it is gone. Looked for in this order:
 
-    1. The message that reads the same, behind the same history.
-    2. The one under the same key in the session. It finds the message where something before it was cleared, and the
-       right one of several that read the same ("Go on."). If the block was made for the newest message, that may read
-       otherwise by now: clients put what changes, such as the time, beside the text that waits for an answer. An older
-       message must read the same: one that does not is another one, such as the next summary.
-    3. Where no keys are known, the first that reads the same: saying it again later does not move the block.
+    1. The message with the same text after the same history.
+    2. The message with the same key in the session. This finds it after something before it was cleared, and tells
+    apart
+       messages with the same text ("Go on."). The message that was newest when the block was made may have another text
+       by now: clients put things that change, such as the time, next to the text that waits for an answer. An older
+       message must have the same text; with another one it is a different message, such as the next summary.
+    3. If no keys are known, the first message with the same text: repeating it later does not move the block.
 
-    alike: where messages stand that read the same; held: keys in the session -> where; is_known: are there any?
+    alike: indexes of messages with the same text; held: key in the session -> indexes; is_known: are any keys known?
     """
     exact = (at for at in alike if hashes[at] == block.chain)
     new = place_key(bytes.fromhex(block.chain))

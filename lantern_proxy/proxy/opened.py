@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("lantern.writer")
 
 RETRY_S = 2.0
-"""Seconds between two attempts at an archive that is at fault."""
+"""Seconds between two attempts to use an archive that is at fault."""
 
 
 class Opened:
-    """The archive that is open. All threads may look at it; only the writer's opens it and lets go of it. Close it."""
+    """The open archive. Any thread may read the attributes; only the writer's thread opens and closes it. Close it."""
 
     def __init__(self, config: Config, embedder: "Embedder | None", make_restorer: MakeRestorer) -> None:
         self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
@@ -34,19 +34,18 @@ class Opened:
         self.restorer = LazyRestorer()
         """Restores from `archive`."""
         self.problem = ""
-        """What is wrong with the archive; empty while it can be written."""
+        """What is wrong with the archive; "" while it can be written."""
         self.file = 0
-        """Number of the file: how many were opened so far; 0 before the first. What is remembered of one file is not in
-        the next."""
+        """Number of the file: how many different ones were opened so far; 0 before the first."""
         self.is_opening = False
-        """Is the next file being made, since the one before is gone?"""
+        """Is a new file being created, because the previous one is gone?"""
         self.faults: Counter[str] = Counter()
         self._once = Once(log)
         self._path, self._inode = os.fspath(config.archive.path), -1
         self._failed_at = -RETRY_S
 
     def is_gone(self) -> bool:
-        """Was the file that is open deleted or replaced?"""
+        """Was the open file deleted or replaced?"""
         if self.archive is None:
             return False
         try:
@@ -55,9 +54,9 @@ class Opened:
             return True
 
     def open(self, begin: Callable[[Archive], None]) -> bool:
-        """Open the archive unless it is open; True when it is open now.
+        """Open the archive unless it is open; True if it is open now.
 
-        begin: gets the archive before anybody else sees it; when it raises, the archive is not used
+        begin: gets the archive before anybody else; if it raises, the archive is not used
         """
         if self.archive is not None and not self.is_gone():
             return True
@@ -104,7 +103,7 @@ class Opened:
         return restorer
 
     def let_go(self) -> None:
-        """Close it; `open` opens it anew."""
+        """Close the archive; `open` can open it again."""
         archive, self.archive = self.archive, None
         self.restorer.close()
         if archive is not None:
@@ -115,10 +114,10 @@ class Opened:
         if self._ask_model is not None:
             self._ask_model.close()
 
-    # what ails it
+    # faults
 
     def attempt(self, kind: str, work: Callable[[], object]) -> BaseException | None:
-        """Do `work`; returns what went wrong, counted and logged; None when nothing did."""
+        """Do `work` and return its exception, which is counted and logged; None if there was none."""
         try:
             work()
         except LEAVING:
@@ -129,7 +128,7 @@ class Opened:
         return None
 
     def note(self, kind: str, error: BaseException) -> None:
-        """Count and tell an error."""
+        """Count and log an error."""
         if isinstance(error, ArchiveError):
             self._fault(kind, str(error))
         else:
@@ -143,11 +142,11 @@ class Opened:
             self.problem = message
 
     def tell_written(self) -> None:
-        """A write went well."""
+        """A write succeeded."""
         self.problem = ""
         self.tell_over(["write"], f"archive {self._path} can be written again")
 
     def tell_over(self, kinds: list[str], message: str) -> None:
-        """Tell that faults of these kinds are over, if there were any."""
+        """Log that faults of these kinds are over, if there were any."""
         if self._once.is_over(kinds):
             log.info("%s", message)

@@ -25,9 +25,9 @@ from lantern_proxy.wire.sse import Ending, is_stream
 log = logging.getLogger("lantern.proxy")
 
 _KEPT_BYTES = 64 * 1024 * 1024
-"""Most bytes of an answer that are kept for the archive; the client gets all of it."""
+"""Most bytes of an answer that are archived; the client gets all of it."""
 _UNWATCHED_S = 0.01
-"""Seconds after which Lantern begins to notice whether the client hangs up; most requests that cost something take
+"""Seconds after which Lantern starts to watch whether the client hangs up; most requests that are worth cancelling take
 longer."""
 _REFUSALS = (400, 413, 422)
 _TOO_LONG = (
@@ -38,7 +38,7 @@ _TOO_LONG = (
 
 
 class ClientLeft(Exception):
-    """The client hung up before all of its request was here."""
+    """The client hung up before it had sent its whole request."""
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class Relay:
             await self._archive()
 
     async def _archive(self, *, at_once: bool = False) -> None:
-        """Archive once; wait for that, but not longer than a person would not notice.
+        """Archive once, and wait for it, but no longer than Proxy.hold_s.
 
         at_once: without waiting for others first, where a client that hangs up would take the record along
         """

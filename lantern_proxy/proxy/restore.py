@@ -2,8 +2,8 @@
 
     await restoring.put_back(exchange, request, step, deadline)     # into exchange.body
 
-Blocks are chosen in threads of their own; one that is late is left out, and owed. It is chosen anew while nobody waits,
-and goes where the next request ends.
+Blocks are chosen in threads. One that is late is left out, and owed: it is chosen again in the background, and goes at
+the end of the next request.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("lantern.proxy")
 
 _CATCHING_UP = 0.3
-"""Share of the time up to the deadline in which a restore waits until earlier turns are cut into passages."""
+"""Share of the time up to the deadline that a restore waits for earlier turns to be cut into passages."""
 _WARM_MESSAGES, _WARM_BESIDE = 24, 4
-"""The index of a session is opened ahead once it has so many new messages, and so many with a side call, which may be
-the one that writes the summary."""
+"""A session's index is opened ahead once it has so many new messages; so many at a side call, which may be the one that
+writes the summary."""
 _WARM_SESSIONS = 64
-"""Of how many sessions it is remembered when their index was opened ahead."""
+"""For how many sessions it is remembered when their index was opened ahead."""
 _THREADED_BYTES = 262_144
-"""Of requests with more bytes the text is put together in a thread: other streams go on meanwhile."""
+"""The text of a larger request is put together in a thread, so that other streams go on."""
 _LATE_S = 2.0
-"""Most seconds in which a block is chosen that nobody waits for."""
+"""Deadline, in seconds, for choosing a block in the background."""
 _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"})
-"""Notes that say that a block was chosen before all that is lost could be looked at."""
+"""What `degraded` holds if a block was chosen before everything that is lost could be considered."""
 
 
 class Restoring:
@@ -58,32 +58,32 @@ class Restoring:
         self._config, self._writer, self._failing_open = config, writer, failing_open
         self._opened = writer.opened
         self._breakers = Breakers()
-        """One for each session: a fault of its texts, or of their place in the archive, concerns no other session."""
+        """One per session: a fault caused by its texts does not affect other sessions."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
         self._states = SessionStates()
         self._warmed: dict[SessionKey, int] = {}
-        """Session -> how many messages it had when its index was opened ahead. For the writer's thread alone."""
+        """Session -> how many messages it had when its index was opened ahead. Only for the writer's thread."""
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def forget_all(self) -> None:
-        """Forget the ledgers: what was put back before is read from the archive again."""
+        """Forget the ledgers; they are read from the archive again."""
         self._ledgers.forget_all()
         self._states.forget_archived()
 
     def strike(self, exchange: Exchange) -> None:
-        """Take the blocks of this request back from the ledger: the upstream refused it for its length."""
+        """Remove the new blocks of this request from the ledger: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.entered)
-        if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
+        if exchange.request is not None and not exchange.request.delta:  # how long a delta makes it, we do not know
             self._states.update(key, refused=(model, len(exchange.plain), exchange.at))
         if any(block.restored.kind == "loss" for block in exchange.entered):
             self._states.owe(key)
 
     def accept(self, exchange: Exchange) -> None:
-        """The upstream took a request with blocks: its conversation may get new ones again."""
+        """The upstream accepted a request with blocks: its session may get new ones again."""
         self._states.accept((exchange.tenant, exchange.session))
 
     def _read_ledger(self, key: SessionKey) -> list[Block]:
@@ -91,7 +91,8 @@ class Restoring:
         return archive.of(key[0]).blocks(key[1]) if archive else []
 
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
-        """Replay the ledger's blocks, choose those that this request needs anew, and write all into exchange.body."""
+        """Replay the ledger's blocks, choose the new ones that this request needs, and write all of them into
+        exchange.body."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
         turned_off = self._states.of(key).turned_off
         if turned_off:
@@ -99,7 +100,7 @@ class Restoring:
         need = Need(exchange, request, step, deadline, again=turned_off and exchange.event == "retry")
         may_lack = step.verdict.is_loss or step.session.lost
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
-            await self._made(need)  # there is a history now; later, what it imports would compete with requests
+            await self._made(need)  # there is a history now; its imports would disturb later requests more
         if may_lack:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
@@ -121,16 +122,15 @@ class Restoring:
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
-            if exchange.inserts:  # what is replayed stays, whatever became of the new
+            if exchange.inserts:  # replayed blocks stay, even if choosing new ones failed
                 self._write_blocks(exchange)
             ledger += exchange.entered
 
     async def leave_out(self, exchange: Exchange, request: Request, step: Step) -> None:
-        """Add nothing to this request, since its client wants it so; what it lacks is put back into the next one.
+        """Add nothing to this request, as its client wishes; what it lacks is restored into the next one.
 
-        A block whose message reads otherwise by now is entered as one that rides in it so, for the next request.
-
-        A question that is asked again, now with restores, gets its blocks then, though it is a retry.
+        A block whose message has another text by now gets a new ledger entry, for the next request. If the client
+        repeats the question with restores on, it gets its blocks then, though it is a retry.
         """
         need = Need(exchange, request, step, deadline=0.0)
         if step.verdict.is_loss:
@@ -144,13 +144,13 @@ class Restoring:
                 ledger += _carried(again, ledger, exchange)
 
     def _notice_forgotten(self) -> None:
-        """Drop the ledgers in memory if another process has just forgotten something: that must not be replayed."""
+        """Drop the ledgers in memory if another process has just forgotten something, which must not be replayed."""
         with suppress(ArchiveError):
             if self._writer.keeper.notice():
                 self.forget_all()
 
     async def _look_for(self, need: Need) -> None:
-        """Choose new blocks. Before that, earlier turns are cut into passages, unless that is known to be done."""
+        """Choose new blocks, after earlier turns have been cut into passages."""
         exchange, verdict = need.exchange, need.step.verdict
         if verdict.is_loss or verdict.gone or not self._states.of(need.key).caught_up:
             self._expect(need)
@@ -161,7 +161,7 @@ class Restoring:
             log.info("%s: not all that it lacks was looked at in time (%s)", exchange.id, ", ".join(late))
 
     async def _catch_up(self, need: Need) -> None:
-        """Wait, but not for long, until the turns before this one are cut into passages: it may lack any of them."""
+        """Wait briefly until the earlier turns are cut into passages: the request may lack any of them."""
         if self._opened.problem:
             return
         tenant, session = need.key
@@ -172,7 +172,7 @@ class Restoring:
             need.exchange.degraded.append("restore:behind")
 
     def _expect(self, need: Need) -> None:
-        """Have the question embedded while its session is cut and a loss block is made."""
+        """Start embedding the question while its session is cut and a loss block is made."""
         restorer = self._opened.restorer.ready
         if need.new_question_at is not None and restorer is not None:
             self._threads.submit(restorer.expect, need.question)
@@ -182,25 +182,26 @@ class Restoring:
         try:
             exchange.body = exchange.wire.inject(exchange.plain, exchange.inserts)
             exchange.headers = [h for h in exchange.headers if h[0] != b"content-encoding"]
-        except BaseException:  # the body goes out as it came
+        except BaseException:  # the body goes out unchanged
             exchange.drop_blocks("restore:place")
             raise
 
     async def _add_blocks(self, need: Need) -> None:
-        """The loss block where the history was lost, and the question block in the text that waits for an answer."""
+        """Add the loss block where the history was lost, and the question block in the message that waits for an
+        answer."""
         exchange, request, verdict, key = need.exchange, need.request, need.step.verdict, need.key
-        anew = need.new_question_at
+        question_at = need.new_question_at
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
-        if spot is None and anew is not None and (verdict.is_loss or self._states.of(key).owed is not None):
-            spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
+        if spot is None and question_at is not None and (verdict.is_loss or self._states.of(key).owed is not None):
+            spot = question_at, "inside"  # the start of the prompt is cached by now: a late block goes at its end
         if verdict.is_loss:
-            self._states.owe(key, need.spent_chars)  # until it is there, whatever goes wrong
+            self._states.owe(key, need.spent_chars)  # until it is in the request, whatever goes wrong
         if await self._put_late(need, spot or need.behind_results):
             spot = None
         if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
             return
-        if spot is None and anew is None:
+        if spot is None and question_at is None:
             return
         texts = await self._texts_of(need)
         if texts is None:
@@ -210,18 +211,18 @@ class Restoring:
             is_whole = await self._add(need, "loss", spot, ask)
             there = (self._states.of(key).owed or 0) + sum(len(block.restored.text) for block in exchange.blocks)
             self._states.update(key, owed=None if is_whole else there, late=None)
-        if anew is not None:
+        if question_at is not None:
             room = room_for(request, self._config.restore.question_chars, self._config.restore)
-            await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
+            await self._add(need, "question", (question_at, "inside"), self._ask(need, texts, room))
 
     def _loss_room(self, need: Need) -> int:
-        """Characters that the loss block, or the rest of it, may have."""
+        """Most characters of the loss block, or of what is still owed of it."""
         restore = self._config.restore
         return room_for(need.request, restore.budget_chars, restore) - (self._states.of(need.key).owed or 0)
 
     async def _texts_of(self, need: Need) -> tuple[str, str] | None:
-        """All that the request shows the model, and what users say in it: see present.texts_of(). Put together in a
-        thread where it is long; None when that takes too long."""
+        """All text of the request, and what users say in it: see present.texts_of(). For a large request in a thread;
+        None if that takes too long."""
         from lantern_proxy.restore.present import texts_of
 
         request = need.whole
@@ -247,8 +248,8 @@ class Restoring:
         return ask.with_blocks([*exchange.shown, *exchange.held])
 
     async def _add(self, need: Need, kind: BlockKind, spot: Spot, ask: "Ask") -> bool:
-        """Choose one block and put it into the exchange, at `spot`; False when not all that is lost could be looked at
-        in time."""
+        """Choose one block and put it into the exchange, at `spot`; False if not everything that is lost could be
+        considered in time."""
         exchange = need.exchange
         restorer = await self._restorer(need)
         if restorer is None:
@@ -264,7 +265,7 @@ class Restoring:
             exchange.degraded.append("restore:deadline")
             return False
         finally:
-            if not work.cancelled():  # one that never began was behind others', and says nothing of its session
+            if not work.cancelled():  # one that never started says nothing about its session
                 is_off = self._breakers.record(need.key, healthy, time.monotonic())
                 if is_off:
                     log.warning("%s: three restores of its session failed in a row; it rests for a while", exchange.id)
@@ -286,9 +287,9 @@ class Restoring:
         exchange.shown.append(restored)
 
     def _choose_later(self, need: Need) -> None:
-        """Have what is still owed to a session chosen when all is cut into passages and nobody asks for a moment: for
-        its next request that has a place for it. Left out where not all could be looked at, or it failed: then that
-        request has it chosen."""
+        """Choose what is still owed to a session in the background, once everything is cut into passages and no request
+        has come for a moment. Its next request with a place for the block gets it; if this fails or not everything
+        could be considered in time, that request chooses the block itself."""
         state, resting = self._states.of(need.key), "restore:resting" in need.exchange.degraded
         if state.owed is None or state.late is not None or resting:
             return
@@ -309,7 +310,8 @@ class Restoring:
         self._writer.when_idle(partial(self._threads.submit, choose))
 
     async def _put_late(self, need: Need, spot: Spot | None) -> bool:
-        """Put the block that was chosen meanwhile into the exchange; False where there is none for this request."""
+        """Put the block that was chosen in the background into the exchange; False if there is none for this
+        request."""
         late = self._states.of(need.key).late
         if late is None or spot is None or need.step.event != "turn" or not late.done():
             return False
@@ -324,7 +326,7 @@ class Restoring:
         return True
 
     async def _still_fits(self, need: Need, block: Restored) -> bool:
-        """May a block that was chosen for an earlier request go into this one? It may be for another model."""
+        """Does a block that was chosen for an earlier request fit this one, which may be for another model?"""
         if len(block.text) > self._loss_room(need):
             return False
         with suppress(TimeoutError):
@@ -333,7 +335,7 @@ class Restoring:
         return False
 
     def _still_holds(self, tenant: str, block: Restored) -> bool:
-        """Are all passages of the block as they were: not removed, corrected or marked since?"""
+        """Are all passages of the block unchanged: not removed, corrected or judged since?"""
         archive, chosen = self._opened.archive, [placed.passage for placed in block.placed]
         now = archive.of(tenant).passages_by_id([each.id for each in chosen]) if archive else {}
         return all(
@@ -341,12 +343,12 @@ class Restoring:
         )
 
     async def _made(self, need: Need) -> "Future[Restorer] | None":
-        """Have the restorer made, and wait for it; None when it is not made in time."""
+        """Start creating the restorer, and wait for it; None if it is not ready in time."""
         making = self._opened.restorer.want()
         return making if making is not None and await settled(making, need.left_s()) else None
 
     async def _restorer(self, need: Need) -> "Restorer | None":
-        """The restorer; None, which is noted, when it is not made in time. Raises what making it raised."""
+        """The restorer; None, which `degraded` reports, if it is not ready in time. Raises what creating it raised."""
         made = await self._made(need)
         if made is not None:
             return made.result()
@@ -355,11 +357,11 @@ class Restoring:
         return None
 
     def warm(self, exchange: Exchange, session: Session, main: Session) -> None:
-        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late.
-        That begins when all that was said is cut into passages and nobody asks for a moment.
+        """Open the index of a session that may be compacted soon, so that its first block is not late. In a thread,
+        once everything is cut into passages and no request has come for a moment.
 
-        It is done again when a third of the session is new, and with a side call, which may be the one that writes the
-        summary: what was said since then has not been read yet.
+        Repeated when a third of the session is new, and at a side call, which may be the one that writes the summary:
+        the index then takes in what was said since.
 
         main: the session that a side call belongs to; else `session` itself
         """
@@ -373,7 +375,7 @@ class Restoring:
 
 
 def _carried(again: Sequence[tuple[Block, Insert]], ledger: Sequence[Block], exchange: Exchange) -> list[Block]:
-    """Those replayed blocks that are not in the ledger as they go on now, as entries of this request."""
+    """Replayed blocks whose entry is not in the ledger yet (see replay), as entries of this request."""
     return [
         dataclasses.replace(block, request=exchange.id, created_at=exchange.at)
         for block, _ in again
@@ -388,9 +390,9 @@ def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:
 
 
 def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
-    """Is the newest loss block not in the request, since the message that it rode in is gone?
+    """Is the newest loss block missing from the request, because the message that it rode in is gone?
 
-    That message is gone with every turn where a client writes all of its history into one text.
+    Clients that write their whole history into one text replace that message with every turn.
     """
     newest = next((block.restored for block in reversed(ledger) if block.restored.kind == "loss"), None)
     return newest is not None and all(restored is not newest for restored in shown)

@@ -24,25 +24,25 @@ from lantern_proxy.turn import Filed, Head, Identity, Request
 log = logging.getLogger("lantern.proxy")
 
 _SESSIONS, _BYTES = 4_096, 192 << 20
-"""Most sessions of all tenants in memory, and most bytes that they take: beyond, the tenant seen longest ago is
+"""Most sessions in memory, of all tenants, and most bytes that they take; beyond that the least recently seen tenant is
 dropped."""
 _RECENT = 32
-"""How many sessions of a tenant, those seen last, are read from the archive when a request fits none in memory."""
+"""How many of a tenant's most recent sessions are read from the archive when a request fits none in memory."""
 _PROBED = 20
 """How many of a request's last messages are looked up in the archive when it fits no session in memory."""
 _MOST_BROUGHT = 8
-"""Most sessions that are brought to memory since they hold such a message. What more of them hold proves nothing."""
+"""Most sessions that are loaded because they hold such a message. A message that more of them hold proves nothing."""
 _REFRESHED = ("eyJ", "sk-ant-oat")
-"""How tokens begin that a client gets by signing in: JSON web tokens, and Anthropic's."""
+"""Prefixes of tokens that clients get by signing in: JSON web tokens, and Anthropic's."""
 _Archived = tuple[Session, list[Filed], Head, list[str]]
 """A session, its messages, what its client shows of it, and the ids that lead to it: as recall() takes them."""
 
 
 class _Sought(NamedTuple):
-    """What sessions of the archive are looked for by: any of it leads to one."""
+    """What archived sessions are looked up by; any one of these may find a session."""
 
     values: Sequence[str]
-    """Their names, ids that an upstream minted, keys of messages."""
+    """Session names, ids that an upstream minted, keys of messages."""
     prints: Sequence[bytes] = ()
     """Fingerprints of messages."""
 
@@ -58,47 +58,46 @@ class _Mine:
     known: Known = field(default_factory=Known)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     reading: "asyncio.Task[None] | None" = None
-    """Reads the sessions seen last from the archive, once in the life of this record."""
+    """Loads the most recent sessions from the archive, once in the lifetime of this object."""
     is_read: bool = False
-    """Has `reading` read them from the archive? Then it only has to bring them to memory."""
+    """Has `reading` finished with the archive, and is only building the sessions in memory?"""
 
 
 class Tenants:
-    """What is known of everyone's sessions."""
+    """The sessions of all tenants."""
 
     def __init__(self, config: Config, opened: Opened | None = None, *, sessions: int = _SESSIONS) -> None:
-        """opened: the archive behind what is in memory; None: nothing is archived
-
+        """opened:   the archive behind what is in memory; None: nothing is archived
         sessions: most sessions in memory
         """
         self._opened = opened
         self.named = partial(tenant_named, config.owners())
-        """The tenant that the config names for a credential; empty when it names none."""
+        """The tenant that the config names for a credential; "" for none."""
         self._salt = secrets.token_bytes(32)
         self._told = False
         self._most = sessions
         self.own_wait_s = 1.0
-        """Most seconds that a request waits for what the archive has of its own session."""
+        """Most seconds that a request waits for its own session to be loaded."""
         self.recent_wait_s = 0.15
-        """Most seconds that a request waits until the sessions seen last are read, to which only words or a summary
-        could trace it. Until what was read is brought to memory it waits as for its own."""
+        """Most seconds that a request waits for the most recent sessions to be read, which only its words or a summary
+        could link it to. Once they are read, it waits for them as for its own."""
         self._mine: OrderedDict[Partition, _Mine] = OrderedDict()
 
     def forget_all(self) -> None:
-        """Forget all sessions: another archive file does not hold them, so the next requests file them anew."""
+        """Forget all sessions: a new archive file does not hold them, so the next requests archive them again."""
         self._mine.clear()
 
     def let_go(self, tenant: str, project: str, session: str) -> None:
-        """Forget a session of which nothing is archived, and its tenant where that was the only one."""
+        """Forget a session of which nothing is archived, and its tenant if it has no other."""
         if (mine := self._mine.get((tenant, project))) is not None:
             forget(mine.known, session)
             if not mine.known.sessions and not mine.lock.locked():
                 del self._mine[tenant, project]
 
     def of(self, credential: str) -> str:
-        """The tenant that a credential stands for: the config's name for it, else its HMAC under the archive's secret.
+        """The tenant of a credential: the config's name for it, else its HMAC under the archive's secret.
 
-        While there is no archive a secret of this process serves, and nothing is kept under it.
+        While there is no archive, a secret of this process is used, and nothing is stored under the result.
         """
         if named := self.named(credential):
             return named
@@ -115,20 +114,21 @@ class Tenants:
         return f"t_{hmac.digest(self._salt, bare, 'sha256').hex()[:24]}"
 
     def remembered(self, key: Partition) -> Known | None:
-        """What memory has of `key`; None when it was dropped."""
+        """The sessions of `key` in memory; None when they were dropped."""
         mine = self._mine.get(key)
         return mine.known if mine else None
 
     async def known(self, key: Partition, request: Request, identity: Identity, now: float) -> tuple[Known, Link]:
-        """The sessions of `key`, and which of them the request belongs to: for follow(), before anything else is
-        awaited.
+        """The sessions of `key`, and which of them the request belongs to: pass both to follow() before awaiting
+        anything else.
 
-        Where memory does not know the request's session, or little speaks for the one it has, the archive is asked:
+        If memory has no session for the request, or little evidence for the one that it has, the archive is asked:
 
         1. for the session that the request names, before its content is compared with anything,
         2. for sessions that hold its ids and messages,
-        3. once, for the sessions seen last. Until these are here content proves nothing, since what one session holds
-           may stand in the request's own, too.
+        3. once, for the most recent sessions. Until these are loaded, content proves nothing, since the request's own
+        session
+           may hold the same as another one.
         """
         mine = self._mine.get(key)
         if mine is None:
@@ -144,7 +144,7 @@ class Tenants:
         return mine.known, await self._brought(mine, key, request, identity, now, found)
 
     async def _bring_named(self, mine: _Mine, key: Partition, named: str) -> None:
-        """Bring the session of an explicit id to memory, where it is not there yet."""
+        """Load the session with an explicit id, unless it is in memory."""
         if is_named(mine.known, named) or self._opened is None:
             return
         async with mine.lock:
@@ -154,10 +154,10 @@ class Tenants:
     async def _brought(
         self, mine: _Mine, key: Partition, request: Request, identity: Identity, now: float, found: Link
     ) -> Link:
-        """Where the request belongs after a look into the archive: steps 2 and 3 of known(). It is linked anew after
-        each wait in which sessions came.
+        """Where the request belongs after asking the archive: steps 2 and 3 of known(). It is linked again after each
+        wait in which sessions were loaded.
 
-        found: where it belongs by what is in memory
+        found: where it belongs according to memory alone
         """
         known, seen = mine.known, mine.known.changes
 
@@ -184,8 +184,8 @@ class Tenants:
         return found
 
     def _make_room(self) -> None:
-        """Make room for a session that may come: let go of the tenants seen longest ago, but for the last one and those
-        that wait for an answer."""
+        """Make room for a new session: drop the least recently seen tenants, except the current one and those that wait
+        for an answer."""
         many = sum(len(mine.known.sessions) for mine in self._mine.values())
         held = self.size_bytes
         for key in list(self._mine)[:-1]:
@@ -203,8 +203,8 @@ class Tenants:
         return sum(mine.known.size_bytes for mine in self._mine.values())
 
     def rest(self, now: float) -> None:
-        """Let go of sessions that were not used for RECENT_S. Called when nobody asks. Only ids and histories lead to
-        such sessions, and by these the archive finds them, too."""
+        """Drop sessions that were not used for RECENT_S; called when no requests come. Only ids and histories lead to
+        such sessions, and by these the archive finds them as well."""
         for key, mine in list(self._mine.items()):
             old = [s.id for s in mine.known.sessions.values() if now - s.last_seen_at > RECENT_S]
             forget(mine.known, *old)
@@ -212,7 +212,7 @@ class Tenants:
                 del self._mine[key]
 
     async def _bring(self, mine: _Mine, key: Partition, sought: _Sought | None) -> None:
-        """Bring the sessions that `sought` leads to from the archive to memory; None: those seen last."""
+        """Load the sessions that `sought` finds in the archive; None: the most recent ones."""
         held = frozenset(mine.known.sessions)
         found = await asyncio.to_thread(self._read, key, sought, held)
         mine.is_read = mine.is_read or sought is None
@@ -222,7 +222,7 @@ class Tenants:
                 await asyncio.sleep(0)  # one after the other: streams go on in between
 
     def _read(self, key: Partition, sought: _Sought | None, held: Set[str]) -> list[_Archived]:
-        """The archived sessions that `sought` leads to (None: those seen last), without those in `held`; oldest
+        """The archived sessions that `sought` finds (None: the most recent ones), without those in `held`; oldest
         first."""
         tenant, project = key
         archive = self._opened.archive if self._opened else None
@@ -241,15 +241,15 @@ class Tenants:
 
 
 async def _at_most(seconds: float, task: "asyncio.Task[None]") -> None:
-    """Wait for `task`, which goes on when that takes too long."""
+    """Wait for `task`; past that time it continues without us."""
     await asyncio.wait([task], timeout=seconds)
 
 
 def _rows(archive: Archive, tenant: str, project: str, sought: _Sought | None) -> Iterable[SessionRow]:
-    """The sessions that `sought` leads to (None: those seen last), each with its side calls, or what it belongs to: a
-    summary is an answer of the one and stands in the other.
+    """The sessions that `sought` finds (None: the most recent ones), each with its side calls or with the session that
+    it is a side call of: a summary is an answer in the one and appears in the other.
 
-    Names lead to half of them at most: models may number their calls, and then many sessions hold each number.
+    At most half of them are found by names: models may number their calls, and then many sessions hold each number.
     """
     mine = archive.of(tenant)
 

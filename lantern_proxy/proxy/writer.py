@@ -1,9 +1,9 @@
 """The one writer: a thread that archives the waiting records, a group per transaction.
 
 Only the last bytes of an answer wait for it, for at most archive.hold_ms, and not at all while the file is at fault.
-While it is, the newest thousand records wait here. What is dropped beyond these, or was meant for a file that is gone,
-comes again, since clients resend their history. A commit survives the end of this process; archive.synchronous says
-when it is on the disk."""
+During a fault the newest thousand records are queued here. Older ones, and records for a file that is gone, are
+dropped: clients resend their history, so they come again. A commit survives the end of this process;
+archive.synchronous says when it is on disk."""
 
 import threading
 import time
@@ -32,13 +32,13 @@ _GROUP = 64
 """Most records of one transaction."""
 _BACKLOG = 1_000
 _BEHIND_S = 0.1
-"""Most seconds until a turn is on the disk whose answer did not wait for that; sooner when no turn comes for a
+"""Most seconds until a committed turn is on disk, if its answer did not wait for that; sooner when no turn comes for a
 moment."""
 _MOST_IDLE_WORK = 16
 _CLOSING_S = 10.0
-"""Most seconds that the end waits for each thread."""
+"""Most seconds that close() waits for each thread."""
 _CUT_AT_END_S = 5.0
-"""Most seconds of cutting when the process ends; what is left is cut by the next one."""
+"""Most seconds of cutting when the process ends; the next process cuts the rest."""
 _NO_FILE = -1
 """A Job.file that is never an Opened.file."""
 
@@ -47,11 +47,11 @@ class Job(Struct, frozen=True, kw_only=True):
     """One answered request, to be archived."""
 
     build: Callable[[], Record]
-    """Makes the record on the writer's thread: passages are cut there, not in the event loop."""
+    """Builds the record, on the writer's thread and not in the event loop."""
     file: int
-    """Opened.file when the request came: the record's tenant only exists in that file."""
+    """Opened.file when the request came: the record's tenant exists only in that file."""
     restored: Mapping[int, BlockKind] = {}
-    """Passages that this request is the first to carry -> the block they are in. `answer` tells whether they were
+    """Passages that this request is the first to carry -> the kind of their block. `answer` tells whether they were
     used."""
     answer: str = ""
     at: float = 0.0
@@ -71,7 +71,7 @@ class _Waiting:
 class Writer:
     """Owns the archive and the thread that writes it.
 
-    keeper: is this the worker that makes vectors for all workers on the archive, and removes what is not to be kept?
+    keeper: is this the worker that computes vectors and applies retention for all workers on the archive?
     """
 
     def __init__(
@@ -97,42 +97,42 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        """How many records wait."""
+        """How many records are queued."""
         return self._queue.qsize() + len(self._waiting)
 
     def is_stuck(self, longer_than_s: float) -> bool:
-        """Is there no use in waiting for a write: is the file at fault, or has a write taken longer than that?"""
+        """Is it useless to wait for a write, because the file is at fault or a write has taken longer than that?"""
         since = self._busy_since
         return bool(self.opened.problem or (since and time.monotonic() - since > longer_than_s))
 
     def submit(self, job: Job) -> Future[bool]:
-        """Archive `job` soon. The future, which never raises, is True once it is archived, and False where it has to
-        wait longer or is left out."""
+        """Archive `job` soon. The future, which never raises, is True once it is archived, and False if that is delayed
+        or the job is dropped."""
         self._queue.put(waiting := _Waiting(job))
         return waiting.done
 
     def flush(self, tenant: str, session: str = "") -> "Future[bool]":
-        """Have what was submitted so far of a session ("": of all the tenant's sessions) cut into passages before all
-        else. The future is done when it is."""
+        """Cut everything submitted so far for a session ("": for all the tenant's sessions) into passages before
+        anything else. The future is done when that is."""
         flush = Flush(tenant, session)
         self._queue.put(flush)
         return flush.done
 
     def when_idle(self, work: Callable[[], object]) -> None:
-        """Do `work` once all is cut into passages and no turn comes for a moment. Of too much work the oldest is
-        dropped."""
+        """Do `work` once everything is cut into passages and no turn has come for a moment. If too much is queued, the
+        oldest is dropped."""
         self._idle_work.append(work)
         self._queue.put(None)  # it may wait for something to write
 
     def look(self) -> Future[bool]:
-        """Have the writer look after the file: make a new one if it was deleted, try again if it was at fault.
+        """Have the writer check the file: create a new one if it was deleted, try again if it was at fault.
 
-        It does so before it writes any job, and leaves out jobs of another file; so a job of no file does nothing else.
+        It does so before any job, and drops jobs for another file; so a job for no file does nothing but that.
         """
         return self.submit(Job(build=_nothing, file=_NO_FILE))
 
     def close(self) -> None:
-        """Write what waits, then let go of the file."""
+        """Write what is queued, then close the file."""
         self._closing.set()
         self.keeper.stop()
         self._queue.put(None)
@@ -167,7 +167,7 @@ class Writer:
             self._cut()
 
     def _cut(self) -> None:
-        """Cut what must be cut now: little at a time, since turns that come meanwhile go first."""
+        """Cut what is due, a little at a time: new turns go first."""
         self._cutter.tell()
         while self._cutter.is_due:
             if not self._cut_some():
@@ -202,7 +202,7 @@ class Writer:
         return True
 
     def _take(self) -> bool:
-        """Wait for something to write, or for the next attempt at what waits; False when it is time to end."""
+        """Wait for something to write, or for the next attempt at what is queued; False when the thread is to end."""
         archive = self.opened.archive
         faulty = self._waiting or (self._cutter and (self.opened.problem or self.opened.is_gone()))
         busy = self._cutter or self._idle_work or (archive is not None and archive.behind_s)
@@ -235,7 +235,7 @@ class Writer:
             pass
 
     def _write_some(self) -> bool:
-        """Archive the oldest group of what waits; False when the file is at fault, and all waits on."""
+        """Archive the oldest group of the queue; False if the file is at fault and everything stays queued."""
         usable = self.opened.open(self._begin)
         for waiting in [w for w in self._waiting if w.job.file != self.opened.file]:
             self._waiting.remove(waiting)  # of another file: its tenant does not exist in this one
@@ -250,8 +250,8 @@ class Writer:
         return True
 
     def _archived(self, group: Sequence[_Waiting]) -> bool:
-        """Archive `group`. Where that fails and the file is not at fault, each job alone, so that a record that cannot
-        be stored only costs itself."""
+        """Archive `group`. If that fails though the file is not at fault, archive each job by itself, so that a record
+        that cannot be stored costs only itself."""
         if not group:
             return True
         self._busy_since = time.monotonic()
@@ -268,14 +268,14 @@ class Writer:
         return True
 
     def _sync(self, behind_s: float = 0.0) -> None:
-        """Bring what was written to the disk, if the first of it was written more than `behind_s` ago. In a thread,
-        since the disk may take longer than the next turn can wait."""
+        """Sync the archive to disk if its oldest unsynced write is more than `behind_s` old. In a thread, since the
+        disk may take longer than the next turn can wait."""
         archive, syncing = self.opened.archive, self._syncing
         if archive is not None and archive.behind_s > behind_s and (syncing is None or syncing.done()):
             self._syncing = self._disk.submit(self._bring, archive)
 
     def _bring(self, archive: Archive) -> None:
-        """Try until it is on the disk: there may be no later turn that tries again."""
+        """Retry until it is on disk: there may be no later turn to trigger another sync."""
         while self.opened.attempt("sync", archive.sync) is not None:
             if self._closing.wait(RETRY_S) or archive is not self.opened.archive:
                 return
