@@ -37,12 +37,12 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     event: Event
     verdict: Verdict
     filed: tuple[Filed, ...]
-    """Messages that the session had not held before."""
+    """The request's messages that are new to the session."""
     link: Link
     main: Session | None = None
-    """The session that a side call shows more of than its client did before; None where it does not."""
+    """The main session, if a side call shows messages of it that the client had not shown before; else None."""
     main_filed: tuple[Filed, ...] = ()
-    """Messages that `main` had not held before."""
+    """Those messages."""
 
 
 def follow(
@@ -56,7 +56,7 @@ def follow(
 ) -> Step:
     """Link `request`, decide what happened, and remember the session as it is now.
 
-    found: what link() says of the request, when that is known already
+    found: the result of link() for the request, if it is known already
     """
     found = found or link(known, request, identity, now)
     step = _side(known, request, found, now, new_id) if found.side else _main(known, request, found, now, new_id)

@@ -1,4 +1,4 @@
-"""An answer whose beginning its client had written: a request that ends in a message of the assistant.
+"""Prefilled answers: a request that ends in an assistant message, whose text the client began.
 
 The model goes on from there, and its client keeps one message, beginning and answer together, or two.
 """

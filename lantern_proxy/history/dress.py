@@ -1,4 +1,4 @@
-"""Messages in another dress: answers shown otherwise than they came, questions without what was put beside them.
+"""Messages presented in another way: answers reformatted, questions without the context put around them.
 
 The arguments of a call as a text, JSON written anew, one field of it alone, a text without the thoughts before it.
 """

@@ -1,4 +1,4 @@
-"""Former states of a session that a request may go back to: as it was before an aside, and on a branch that was left.
+"""Earlier states of a session that a request may return to: before an aside, or on an abandoned branch.
 
 An aside is known in hindsight. Apps have a message sorted, or the next speaker chosen, over the history under a system
 prompt of its own or without the conversation's tools. It reads like a turn in another mode, until the client goes on

@@ -1,4 +1,4 @@
-"""What turns are asked for with: system prompts and tools. A client has modes, and agents hand over to each other."""
+"""The system prompts and tools a session was used with: clients have modes, and agents hand over to each other."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The record of a session: what its client showed last, and all that is known of it."""
+"""The record of a session: what its client showed last, and everything else that is known of it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -38,14 +38,14 @@ class Form(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True, kw_only=True, gc=False):
-    """What is known of one session. Replaced, never changed: three times a request, for which a Struct is made in a
-    tenth of the time that a dataclass takes."""
+    """What is known of one session. Immutable: it is replaced three times per request, and creating a Struct takes a
+    tenth of the time of a dataclass."""
 
     id: str
     api: Api
     family: str = ""
     person: str = ""
-    """The person that its client names, as in Request; empty when it names nobody, or several."""
+    """The person that its client names, as in Request; "" when it names nobody, or several."""
     agent: str = ""
     parent: str = ""
     side: bool = False
@@ -53,44 +53,43 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     """Canonical text of its system prompt, without what was appended to it later."""
     tools: frozenset[str] = frozenset()
     forms: tuple[Form, ...] = ()
-    """Forms other than (system, tools) that its turns had before, the last one first: modes of a client, agents that
-    hand over to each other."""
+    """Earlier forms (system prompt, tools) of its turns other than the current one, latest first: modes of a client,
+    agents that hand over to each other."""
     head: tuple[Entry, ...] = ()
-    """What the client showed last, and the answer that it got."""
+    """The messages of the last request, and the answer to it."""
     chain: bytes = b""
     """The chain hash of `head`."""
     answered: bool = False
     """Has the last request been answered?"""
     recalled: bool = False
-    """Is the head from an archive that does not say how its client shows it? Then the client may show any answer in
-    another dress."""
+    """Is the head from an archive that does not record how its client shows it? Then the client may show any answer
+    formatted in another way."""
     imported: bool = False
-    """Was the session imported, so that no request of its client is known? Then nothing is known of the form of its
-    requests but which tools were called."""
+    """Was the session imported, so that no request of its client has been seen? Then its system prompt is unknown, and
+    of its tools only those that were called are known."""
     opening: frozenset[bytes] = frozenset()
-    """Fingerprints of the items of its first request, as its client shows them: many sessions share them, so they prove
-    nothing."""
+    """Fingerprints of the items of its first request. Many sessions share them, so they prove nothing."""
     keys: frozenset[str] = frozenset()
-    """Keys of all messages that it ever held."""
+    """Keys of all messages that it ever had."""
     abandoned: Mapping[str, bytes] = {}
-    """Key -> fingerprint of messages on branches that the client left (an edit, a rewind)."""
+    """Key -> fingerprint of messages on branches that the client abandoned (an edit, a rewind)."""
     before: tuple[Names, ...] = ()
-    """The answers that its head showed before some of it was lost the last time."""
+    """The answers that were in its head before the last loss."""
     system_keys: tuple[tuple[bytes, str], ...] = ()
-    """(fingerprint, key) of its system messages, the last ones."""
+    """(fingerprint, key) of its latest system messages."""
     position: int = 0
-    """How many messages it has held: Filed.position of the next."""
+    """How many messages it has had: Filed.position of the next one."""
     turn: int = 0
     """How many turns it has had: Filed.turn of the last message."""
     lost: bool = False
-    """Was some of what it held lost? Then its questions may need evidence that the request lacks."""
+    """Has any of it been lost? Then a question may need evidence that the request lacks."""
     before_form: "Session | None" = None
-    """The session before the last request, which had another form, while that may have been an aside:
+    """The session before the last request, if that had another form and may have been an aside: see
     history/former.py"""
     forks: "tuple[Session, ...]" = ()
-    """The session as it was on branches that its client left, the last one first."""
+    """The session as it was on abandoned branches, latest first."""
     asides: Mapping[Form, int] = {}
-    """Form -> how often an answer that was asked for in it was never shown by the client."""
+    """Form -> how often the client never showed an answer to a request of that form."""
     title: str = ""
     created_at: float = 0.0
     last_seen_at: float = 0.0

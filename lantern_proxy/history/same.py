@@ -1,4 +1,4 @@
-"""What a history and the one before it have in common, without walking through all of it.
+"""The prefix that two successive histories share, found without comparing all of it.
 
 Clients send their whole history with every request, and what was read before is the same objects (wire/reread.py).
 Those are compared by identity, all at once; only what follows, or came in another dress, is looked at.

@@ -1,4 +1,4 @@
-"""A history that its client writes into one text, with what its user says last at the end: a script.
+"""Transcripts: a history that its client writes into one text, ending with what the user says last.
 
     Human: ...            the only message of the request, again with every turn
     AI: ...

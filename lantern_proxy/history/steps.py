@@ -1,4 +1,4 @@
-"""A history that its client writes into one text, anew with every step of an agent, between what stands around it.
+"""A history that its client writes into one text, rewritten at every step of an agent, between fixed text.
 
     task, steps ("I opened the page. Next: the form." ...), what is to be seen now      with every request
 

@@ -1,4 +1,4 @@
-"""What two texts have in common: terms, beginnings and ends, being prompts of one class."""
+"""What two texts have in common: terms, beginnings and ends, being prompts of the same kind."""
 
 import re
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""A history that stands among other text: in a system prompt, or in one with documents and a question.
+"""A history embedded in other text: in a system prompt, or among documents and a question.
 
     Answer from the context.       the only message of the request, again with every turn
     Context: ...                   documents that change

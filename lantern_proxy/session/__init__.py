@@ -49,16 +49,16 @@ from lantern_proxy.turn import Identity, Message, Request, plain
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 
 WEAK_IDS = frozenset({"prompt_cache_key", "x-session-affinity", "x-affinity"})
-"""Ids that may stand for many conversations of one program, or change with its every start: a hint, never proof. They
-ask for the same cache or the same server."""
+"""Ids that may be shared by many conversations of a program, or change with each of its starts: a hint, never proof.
+They only ask for the same cache or server."""
 RUN_IDS = frozenset({"x-litellm-session-id"})
-"""Ids that group the calls of a run, in which many conversations may begin."""
+"""Ids that group the calls of a run, which may contain several conversations."""
 STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversation"})
-"""Ids of what the upstream holds: a request that names one says only what is new."""
+"""Ids of a history that the upstream holds: a request that names one carries only what is new."""
 
 
 def link(known: Known, request: Request, identity: Identity, now: float) -> Link:
-    """The session that `request` belongs to, by the strongest evidence there is."""
+    """The session that `request` belongs to, according to the strongest evidence."""
     ids = (*identity.ids, *request.ids)
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
@@ -77,14 +77,14 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
 
 
 def _is_new_id(known: Known, session: Session, strong: Sequence[str]) -> bool:
-    """Does a client name another id than any of the session's, or of the answers that it got?"""
+    """Does the client send an explicit id that is neither the session's nor that of one of its answers?"""
     is_named = any(session.id == value or session.id in named(known, value) for value in strong)
     return bool(strong and session.family) and not is_named
 
 
 def _is_copy(known: Known, session: Session, request: Request) -> bool:
-    """Does a client go on under a new id with a copy of a conversation, behind the summary that was made of it? What
-    was lost of the one was lost of the other."""
+    """Does a client continue a copy of a conversation, from its summary on, under a new id? What the original lost, the
+    copy has lost as well."""
     if not session.lost or not goes_on(session, request):
         return False
     told = [*told_aside(known.said.get(session.id, {}).items())]
@@ -92,8 +92,8 @@ def _is_copy(known: Known, session: Session, request: Request) -> bool:
 
 
 def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[str]) -> str:
-    """The session whose model wrote what a user begins a conversation of their own with, be it found to be that of an
-    agent; empty where none did."""
+    """The session whose model wrote the text with which a user starts another conversation, which looks like that of a
+    sub-agent; "" if there is none."""
     parent = known.sessions.get(main_of(found.session)) if found.session and found.agent == DELEGATED else None
     if parent is None:
         return ""
@@ -103,8 +103,8 @@ def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[s
 
 
 def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> Link | None:
-    """A request that continues a stored response, or adds to a conversation that the upstream holds, says only what is
-    new: the id alone says where."""
+    """The session of a request that continues a response or conversation stored by the upstream. It carries only what
+    is new, so the id alone decides."""
     for name, value in ids:
         if name in STORED_IDS:
             for session in map(known.sessions.__getitem__, known.by_id.get(value, ())):
@@ -121,7 +121,7 @@ def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> L
 
 
 def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence[str]) -> Link | None:
-    """The most specific id decides, ours or the client's; the others only tell whose sub-agent an agent is."""
+    """The most specific id decides, ours or the client's; the others only tell which session a sub-agent belongs to."""
     families = [
         [known.sessions[sid] for sid in (value, *named(known, value)) if sid in known.sessions] for value in ids
     ]

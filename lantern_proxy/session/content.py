@@ -1,4 +1,4 @@
-"""The session in which the content of a request was seen: its head goes on, or most of the evidence is for it."""
+"""Linking by content: the session whose head the request continues, or that most of the evidence points to."""
 
 import re
 from collections import Counter, defaultdict

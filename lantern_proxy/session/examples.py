@@ -1,4 +1,4 @@
-"""Examples: exchanges that a client picks from all that were ever had, those that are most like a question.
+"""Few-shot examples: exchanges that a client picks from its whole past because they resemble the question.
 
 Each of its requests stands alone, though what it shows was once said. No conversation shows its exchanges in another
 order, or as many of others in front of its own.

@@ -1,4 +1,4 @@
-"""Sessions of one tenant that are in memory, what finds them, and how that is asked. remembered.py fills it."""
+"""The sessions of one tenant in memory, and the indexes by which they are found. remembered.py fills them."""
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Container, Iterable, Sequence
@@ -29,7 +29,7 @@ CANDIDATES = 16
 
 @dataclass(slots=True)
 class Known:
-    """Sessions of one tenant, and what finds them."""
+    """Sessions of one tenant, and the indexes by which they are found."""
 
     sessions: OrderedDict[str, Session] = field(default_factory=OrderedDict)
     by_id: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -37,42 +37,44 @@ class Known:
     by_answer: defaultdict[bytes, set[str]] = field(default_factory=lambda: defaultdict(set))
     """fingerprint of what an upstream produced -> sessions"""
     by_user: defaultdict[bytes, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """fingerprint of a user's text, but for those of a first request -> sessions"""
+    """fingerprint of a user's text, except those of a session's first request -> sessions"""
     by_family: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """id that a client gives its session -> sessions, in the order in which they began"""
+    """id that a client gives its session -> sessions, oldest first"""
     by_head: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
     """chain hash of a head -> sessions"""
     ends: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """session -> under which chain hashes by_head has it"""
+    """session -> its chain hashes in by_head"""
     by_asked: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """chain hash of what was asked last, without its answer -> sessions"""
+    """chain hash of the last request, without its answer -> sessions"""
     asks: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """session -> under which chain hashes by_asked has it, first that of all that was asked"""
+    """session -> its chain hashes in by_asked, that of the whole request first"""
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
     sought: Starts = field(default_factory=Starts)
-    """The keys of by_start, and some that were dropped from it: finds all places of a text where one of them begins."""
+    """The keys of by_start (and some dropped ones), in a form that finds all places of a text where one of them
+    begins."""
     traces: defaultdict[str, list[Trace]] = field(default_factory=lambda: defaultdict(list))
-    """session -> where by_id, by_answer and by_user name it"""
+    """session -> its entries in by_id, by_answer and by_user"""
     starts: defaultdict[str, list[Trace]] = field(default_factory=lambda: defaultdict(list))
-    """main session -> where by_start names it"""
+    """main session -> its entries in by_start"""
     said: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """main session -> canonical text -> who said it: user, assistant, tool, or "side" for the answer of a side call"""
     arguments: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """main session -> long strings that its model passed to tools (the prompts of sub-agents among them)"""
+    """main session -> long strings that its model passed to tools, such as the prompts of sub-agents"""
     lines: dict[str, dict[str, None]] = field(default_factory=dict)
-    """main session -> lines that its user said, behind their name, in texts that end in the name of who is to speak"""
+    """main session -> what its user said, line by line after their name, in transcripts that end in the next speaker's
+    name"""
     said_chars: Counter[str] = field(default_factory=Counter)
     in_flight: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """session -> requests that wait for their answer"""
     sizes: Counter[str] = field(default_factory=Counter)
-    """session -> bytes that it takes in memory, about"""
+    """session -> roughly how many bytes it takes in memory"""
     size_bytes: int = 0
     """Sum of `sizes`."""
     changes: int = 0
-    """How often something was remembered or forgotten: what link() said holds until this changes."""
+    """How often a session was added or removed. A result of link() is valid until this changes."""
     tell_several: dict[str, bool] = field(default_factory=dict)
-    """text -> does it hold what side calls made of several sessions? Holds until `changes` changes, too."""
+    """text -> does it hold the results of side calls of several sessions? Also valid until `changes` changes."""
 
 
 def main_of(session: Session) -> str:

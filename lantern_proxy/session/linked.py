@@ -1,14 +1,14 @@
-"""Where a request belongs, as session.link() says it."""
+"""The result of session.link(): where a request belongs."""
 
 from msgspec import Struct
 
 from lantern_proxy.history.record import Session
 
 DELEGATED = "delegated"
-"""Link.agent of a sub-agent whose task a session's model wrote, where its client does not name the agent."""
+"""Link.agent of a sub-agent that its client does not name, but whose task a session's model wrote."""
 
 BY_ID, STORED, PASTED = "explicit id", "stored", "its texts stand together in one message"
-"""The values of `Link.why` that code compares with; all others are only for people."""
+"""The values of `Link.why` that code compares with; all others are for people only."""
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -22,14 +22,14 @@ class Link(Struct, frozen=True, kw_only=True):
     agent: str = ""
     """Which sub-agent sent it; "": none."""
     restart: bool = False
-    """An id, a summary or words alone led to the session: the request need not hold anything of what it held."""
+    """The session was found by an id, a summary or words alone: the request may hold none of its messages."""
     scanty: bool = False
-    """Little speaks for the session: a text of the user, some words. More may speak for one that is only in the
-    archive."""
+    """There is little evidence for the session (one user text, some words). There may be more for one that is only in
+    the archive."""
     by_content: bool = False
-    """The session was found by what the request says; no id named it."""
+    """The session was found by the request's content; no id named it."""
     why: str = ""
-    """What led to the session."""
+    """The evidence for the session, in words."""
     family: str = ""
     """The id that the client gives the session; "": none."""
     parent: str = ""

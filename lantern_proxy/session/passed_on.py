@@ -1,4 +1,4 @@
-"""What a session's model wrote for others: tasks of agents, and what its user begins or goes on with elsewhere."""
+"""Text that a session's model wrote for others: tasks for agents, and what its user starts or continues elsewhere."""
 
 from collections.abc import Iterable
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Requests that share no more with a conversation than what bots say to many."""
+"""Requests that share only stock phrases with a conversation, such as bots say to everybody."""
 
 import re
 from collections.abc import Mapping, Set

@@ -1,4 +1,4 @@
-"""Do texts of two speakers of a session stand in one text? Then a client pasted them there, for a side call."""
+"""Does one text contain texts of both speakers of a session? Then a client pasted them there, for a side call."""
 
 import re
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""What a request says, as it is compared with what sessions hold."""
+"""A request in the form in which it is compared with sessions."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A session brought back to memory as the archive has it, after a restart."""
+"""A session loaded from the archive into memory, after a restart."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, groupby, takewhile

@@ -1,4 +1,4 @@
-"""Sessions are remembered, so that later requests find them, and let go of.
+"""Adds sessions to memory so that later requests find them, and removes them.
 
     remember(known, session)                 as it is now: its head, ids, answers, the beginnings of its texts
     forget(known, *session_ids)              none of the indexes of `Known` names them any more

@@ -1,4 +1,4 @@
-"""A session's history that is told again in other words, or as one text, by who goes on with it."""
+"""A history retold in other words, or as one text, by a client that continues the session."""
 
 import re
 from collections import Counter

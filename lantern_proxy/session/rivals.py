@@ -1,4 +1,4 @@
-"""Conversations that a request could as well belong to, and which of them goes on with it.
+"""Conversations that a request fits equally well, and which of them it continues.
 
 Bots say the same to many, and their users answer with a word. Where two fit it is not guessed whose request it is,
 since the one must not get what the other said.

@@ -1,4 +1,4 @@
-"""A history in one text: what such a text is to a session that writes its history so, its next turn or a side call.
+"""A transcript in one text, in a session that writes its history so: is it the next turn, or a side call?
 
 Human: ...            a turn ends in the name of who is to speak; a side call quotes its lines, or holds a
 AI: ...               summary of them, under words of its own

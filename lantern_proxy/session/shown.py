@@ -1,4 +1,4 @@
-"""What a request shows of a conversation, and how much of that stands in a session, and where.
+"""What a request shows of a conversation: how much of that a session holds, and where.
 
 Some clients show all that was said, others a window of it, behind a summary or with documents in between.
 """

@@ -1,4 +1,4 @@
-"""What a side call shows of its conversation before that does: what the last calls gave.
+"""Results that a side call shows before its main conversation does: those of the last tool calls.
 
 A client that finds a result too long has its history summed up before its model gets to see that result: then it stands
 nowhere else. The history comes message by message, or as one text: "[User]: ...", "[Tool result]: ...".

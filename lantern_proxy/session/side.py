@@ -1,4 +1,4 @@
-"""Side calls: a client's requests that are not its conversation, but a title, a summary, a sub-agent.
+"""Side calls: a client's requests beside its conversation, such as titles, summaries, sub-agents.
 
 Their form decides: another system prompt, no tools, the conversation's texts pasted together into one message, a prompt
 that the conversation's model wrote. Words only break ties, where a summarising call and a turn have the same form.
@@ -25,7 +25,7 @@ _TOLD = 6
 
 
 def held_share(session: Session, request: Request) -> float:
-    """How much of the session's head, 0 to 1 by messages, stands in the request as messages of its own."""
+    """Share of the messages of the session's head, 0 to 1, that the request has as messages of its own."""
     if goes_on(session, request):
         return float(any(e.message.print and e.message.role not in SYSTEM for e in session.head))
     head = _head_of(session)
@@ -33,12 +33,12 @@ def held_share(session: Session, request: Request) -> float:
 
 
 def held_count(session: Session, request: Request) -> int:
-    """How many messages of the session's head stand in the request as messages of its own."""
+    """How many messages of the session's head the request has as messages of its own."""
     return _count_held(_head_of(session), request)
 
 
 def _head_of(session: Session) -> list[Message]:
-    """Messages of the session's head that can be compared, without system prompts."""
+    """Comparable messages of the session's head, without system prompts."""
     return [m for m in spoken(shown(session)) if m.print]
 
 
@@ -63,7 +63,7 @@ def _names(request: Request) -> set[bytes | str]:
 
 
 def _last_exchanges(session: Session) -> list[tuple[str, str]]:
-    """What a user said and what was answered, canonical, the last ones: a transcript in another text ends in them."""
+    """The last (user text, answer) pairs, canonical: a transcript within another text ends in them."""
     pairs = pairwise(spoken(shown(session))[-_TOLD:])
     return [(plain(a.text), plain(b.text)) for a, b in pairs if (a.role, b.role) == ("user", "assistant")]
 
@@ -73,7 +73,7 @@ def _is_named(i: Item, names: set[bytes | str]) -> bool:
 
 
 def is_side_of(known: Known, session: Session, request: Request) -> bool:
-    """Does this request use the session's content for something else than going on with it?"""
+    """Does this request use the session's content for something other than continuing it?"""
     if is_aside(session, request):
         return True
     said = known.said.get(session.id, {})

@@ -1,4 +1,4 @@
-"""What a request wishes for in words: a summary, a title, a shorter result.
+"""What a request's instructions ask for: a summary, a title, a shorter result.
 
 Words only break ties: they decide where a side call and a turn have the same form.
 """

@@ -1,4 +1,4 @@
-"""Texts within texts: what is a session to a request whose texts hold some of its own?
+"""Texts within texts: how is a session related to a request whose texts contain some of its own?
 
 No item of such a request was seen before. Its client writes the history into one text, or step by step, puts a summary
 or the last answer in front, or uses what was said for something else: a side call, an agent's task.

@@ -1,4 +1,4 @@
-"""A claimed history: a new text stands where the history should be, and speaks in the words of one session."""
+"""Claimed histories: a new text stands where the history should be, in the words of one session."""
 
 import re
 from collections import Counter
