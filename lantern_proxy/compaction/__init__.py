@@ -54,36 +54,36 @@ class Verdict(Struct, frozen=True, kw_only=True, gc=False):
 
     event: Event
     kept: tuple[str | None, ...] = ()
-    """For each message of the request the key under which the session holds it, None when it is new."""
+    """For each message of the request its key in the session; None when it is new."""
     gone: tuple[str, ...] = ()
-    """Keys of messages that the head showed and the request does not."""
+    """Keys of messages that are in the session's head and not in the request."""
     abandoned: tuple[str, ...] = ()
-    """Those of `gone` that the client took back (an edit, a rewind) instead of losing them."""
+    """Those of `gone` that the client took back (an edit, a rewind); they are not lost."""
     anchor: int | None = None
-    """Index of the message at which the loss happened: the summary, the first kept user text, the cleared result."""
+    """Index of the message where the loss happened: the summary, the first kept user text, the cleared result."""
     summary: int | None = None
-    """Index, among the messages that were compared, of the one that holds a summary; None where none is seen."""
+    """Index, among the messages that were compared, of the one that holds a summary; None if none was found."""
     dressed: Mapping[int, str] = {}
-    """Index of a kept message with something around what it said before -> its hex fingerprint then. Empty for a loss,
-    where that may be another summary, and where nothing was lost before, since nothing was put back then."""
+    """Index of a kept message that has had text put around it -> hex fingerprint of the message before that. Empty for
+    a loss, where the text may be another summary, and if nothing was ever lost, since then there are no blocks."""
     asked: str = ""
-    """The text that waits for an answer, where it is only a part of its message; else ""."""
+    """The text that waits for an answer, if that is only a part of its message; else ""."""
 
     @property
     def is_loss(self) -> bool:
         return self.event in LOSSES
 
     def question_at(self, request: Request) -> int | None:
-        """Index of the message with the text that waits for an answer; None when none does."""
+        """Index of the message that waits for an answer; None when none does."""
         return question(request, self.kept, is_summed_up=self.event == "compacted")
 
     def question_in(self, request: Request) -> str:
-        """The text that waits for an answer in the request that was compared; "" when none does."""
+        """The text that waits for an answer in `request`, the one that was compared; "" when none does."""
         at = self.question_at(request)
         return self.asked or (request.messages[at].text if at is not None else "")
 
     def summary_in(self, request: Request) -> str:
-        """The text that the request has in place of what was lost; "" when there is none."""
+        """The summary that stands for what was lost; "" when there is none."""
         return request.messages[self.anchor].text if self.event == "compacted" and self.anchor is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""Which items of a request are those of a session's head? Equal ones, alike ones, moved ones.
+"""Aligns a request with a session's head: which items are equal, which altered, which moved?
 
 An item of the head that finds no partner is gone; an item of the request that finds none is new.
 """

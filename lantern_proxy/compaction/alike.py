@@ -1,4 +1,4 @@
-"""Is an item what another one was, in another dress? Two texts, or calls and results of one id.
+"""Are two items the same but for their presentation? Two texts, or calls and results with one id.
 
 A text may have lost or gained an end, a note or a time, been tidied up, or have an ellipsis in its middle.
 """

@@ -1,4 +1,4 @@
-"""What of a session's head is still there, but shorter, or only as a placeholder?"""
+"""Which items of a session's head are still in the request, but shortened or replaced by a placeholder?"""
 
 from collections import Counter
 from collections.abc import Collection, Iterator

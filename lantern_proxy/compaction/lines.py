@@ -1,4 +1,4 @@
-"""Does a text stand within another that was made of many, though its client wrote it a little otherwise?
+"""Does a text stand within a longer one that was composed of many, allowing for small changes by the client?
 
 A history that is written into one text names who speaks: in front of each text, or behind the orders with which the
 first one began. What stood behind the last text may be left out there.

@@ -1,4 +1,4 @@
-"""Where a restored block goes, and which message asks."""
+"""Where a restored block goes, and which message asks the question."""
 
 from collections.abc import Sequence
 from typing import Literal

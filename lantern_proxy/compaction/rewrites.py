@@ -1,4 +1,4 @@
-"""Is a history only written otherwise, or taken back by its client? Then nothing of it was lost, though items are gone.
+"""Was a history only rewritten, or taken back by its client? Then nothing was lost, though items are gone.
 
 Each question is about the items of the head that the request lacks (Seen.gone), and there are some.
 """

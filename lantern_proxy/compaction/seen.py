@@ -1,4 +1,4 @@
-"""A session's head and a request, side by side: which of its items are kept, gone, moved, returned, new, cut short."""
+"""A session's head and a request side by side: which items are kept, gone, moved, returned, new, cut short."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
