@@ -1,4 +1,4 @@
-"""Which lost sentences to put back when no question is known. Pure.
+"""Which lost sentences to restore when no question is known. Pure.
 
 A set of parts (restore/parts.py) is worth, for every term, what the best of them gives for it. That value is monotone
 and submodular (facility location).

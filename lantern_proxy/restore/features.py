@@ -1,4 +1,4 @@
-"""What the light reranker looks at: a table with one row a candidate, from signals that are there anyway."""
+"""Features for the light reranker: a table with a row per candidate, from signals that are computed anyway."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence

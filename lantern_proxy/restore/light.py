@@ -1,4 +1,4 @@
-"""The light reranker in a restore: the fused ranking's best in the order that a trained model gives them."""
+"""The light reranker in a restore: reorders the best of the fused ranking by a trained model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the loss block takes: no question is known, so cover what was lost, most specific terms per character."""
+"""The loss block: no question is known, so cover what was lost, with most specific terms per character."""
 
 import time
 from collections.abc import Iterator, Sequence
