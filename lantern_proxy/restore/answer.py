@@ -31,17 +31,17 @@ class Found:
     evidence: Evidence
     candidates: Sequence[Candidate]
     offered: Sequence[pack.Offer]
-    """What the packer may take of each of `candidates`, in their order."""
+    """One per candidate, in their order: what the packer may take of it."""
     companions: Mapping[int, Sequence[pack.Offer]]
-    """Passage id -> what goes into the block with that passage."""
+    """Passage id -> what goes into the block along with that passage."""
     rows_of: Mapping[int, int]
-    """Passage id -> its row in the scope, for `candidates` and all that goes in with them."""
+    """Passage id -> row in the scope, for candidates and companions."""
 
 
 def find_answers(
     source: Source, scope: Scope, question: Question, evidence: Evidence, present: Present, ask: Ask
 ) -> Found | None:
-    """What a question block may be made of; None where no lost passage is good enough. Hold the lock of `scope`."""
+    """What a question block may be made of; None if no lost passage is good enough. Hold the lock of `scope`."""
     search = _Search(source, scope, question, evidence, present, ask)
     lost = search.lost()
     ask.passed.weigh(evidence.score, evidence.of)
@@ -63,7 +63,7 @@ def find_answers(
 
 
 class _Search:
-    """One question over one scope, whose passages are ranked for it: which of the lost ones does the block need?"""
+    """Finds the lost passages that a question block needs, in a scope that is ranked for the question."""
 
     def __init__(
         self, source: Source, scope: Scope, question: Question, evidence: Evidence, present: Present, ask: Ask
@@ -71,13 +71,13 @@ class _Search:
         self._source, self._scope, self._question, self._evidence = source, scope, question, evidence
         self._present, self._ask = present, ask
         self.order = best(evidence.fused, POOL).tolist()
-        """The rows that are looked at, best first, whether the request holds them or not."""
+        """The best rows, in order, lost or not."""
         self.mass = masses(scope, question)
         passages = [read.passage for read in scope.passages.of(self.order)]
         self._people = among_people(passages)
-        """Do people talk to each other there?"""
+        """Do people talk to each other in these passages?"""
         self._alone = self._people and all(passage.speaker != "assistant" for passage in passages)
-        """And no assistant with them?"""
+        """And without an assistant?"""
         self.beside = Beside(source, scope, present, self.mass, ask, Contexts(scope))
 
     def lost(self) -> list[Candidate]:
@@ -134,7 +134,7 @@ class _Search:
 
 
 def pick_answers(found: Found, question: Question, ask: Ask, restore: RestoreConfig, rerankers: Rerankers) -> Picked:
-    """Of what was found, what is worth most for its characters, and what belongs beside it."""
+    """What is worth most per character of what was found, with its companions."""
     if rerankers.on:
         order, offered = promoted(found.offered, rerankers, ask, question.text)
     else:

@@ -36,7 +36,7 @@ _AHEAD = 32
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The archive that candidates come from, and the rules that keep some passages out."""
+    """The archive that candidates come from, and the rules that exclude passages."""
 
     archive: Archive
     restore: RestoreConfig
@@ -66,8 +66,8 @@ class Source:
         return self.alive(ask, found)
 
     def alive(self, ask: Ask, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """`candidates` as the archive has them now: without those that were pruned or corrected since the scope was
-        read, that a person refused, or that have too little confidence."""
+        """`candidates` as the archive has them now, without those that were pruned or corrected since the scope was
+        read, that a person rejected, or that have too little confidence."""
         now = self.archive.of(ask.tenant).as_now([c.passage for c in candidates])
         found = []
         for candidate in candidates:
@@ -81,7 +81,7 @@ class Source:
         return found
 
     def refused(self, passage: Passage) -> Reason | None:
-        """Why a rule or a person keeps a passage out; None when none does."""
+        """Why a rule or a person excludes a passage; None if none does."""
         if passage.verdict in reinforce.REFUSED:
             return "verdict"
         if not reinforce.retrievable(passage.confidence, self.rates):

@@ -44,7 +44,7 @@ WARM = 32
 
 
 class Restorer:
-    """Chooses what to restore. Owns the open indexes: close it."""
+    """Chooses what to restore. Owns the open indexes; close it."""
 
     def __init__(self, archive: Archive, config: Config, embedder: Embedder | None) -> None:
         self._archive, self._config = archive, config
@@ -60,7 +60,7 @@ class Restorer:
         self._source = Source(archive, config.restore, self._rates)
 
     def at_compaction(self, ask: Ask) -> Restored | None:
-        """The loss block, or None when nothing of worth is lost or fits."""
+        """The loss block; None when nothing worth restoring is lost, or nothing fits."""
         return ask.passed.finish("loss", _in_time(self._at_compaction, ask))
 
     def for_question(self, ask: Ask) -> Restored | None:
@@ -108,15 +108,15 @@ class Restorer:
         return self._block(ask, picked, present, started)
 
     def expect(self, question: str) -> None:
-        """A question block will be wanted when other things are done: embed this question meanwhile, unless words may
-        turn out to be sure of it."""
+        """A question block will be wanted soon: start embedding the question, unless BM25 alone may turn out to be
+        sure."""
         asked = without_speaker(read_question(question), question)
         always = self._light is not None or threshold(mixture(asked.text, self._config.retrieval)) >= 1
         if self._config.restore.recipe == "default" and asked.terms and always:
             self._dense.read_ahead(asked)
 
     def settle(self, tenant: str, restored: Mapping[int, BlockKind], answer: str, now: float) -> Learnt:
-        """What the answer taught about the passages of its blocks: see used.Used.settle."""
+        """Update the passages of blocks by the answer to their request: see used.Used.settle."""
         return self._used.settle(tenant, restored, answer, now)
 
     def judge(self, confidence: float, success: float, useful: bool) -> tuple[float, float]:
@@ -161,7 +161,7 @@ class Restorer:
                 at += WARM
 
     def open_large(self, progress: Callable[[int], AbstractContextManager[Callable[[int], None]]]) -> None:
-        """Open the large scopes before somebody asks for them. Takes seconds; for a thread of its own.
+        """Open the large scopes ahead of any request. Takes seconds; for a thread of its own.
 
         progress: is told how many passages there are, and gives a function to be told of each few that are done
         """
@@ -173,12 +173,12 @@ class Restorer:
                 open_ahead(self._scopes, key, self._archive, advance)
 
     def forget(self) -> None:
-        """Let go of everything that is held open: some of it may have been forgotten. It is read again when needed."""
+        """Close everything that is open, since some of it may have been forgotten. It is read again when needed."""
         self._scopes.close()
         self._used.forget()
 
     def rest(self, unused_s: float) -> None:
-        """Nobody asks for a while: let go of what is quickly read again, and of indexes that were not used for long."""
+        """No requests come: free what is quickly read again, and close indexes that were not used for `unused_s`."""
         self._scopes.rest(unused_s)
 
     @property

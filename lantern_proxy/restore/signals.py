@@ -61,9 +61,9 @@ def gather(
     retrieval: RetrievalConfig,
     light: Reorder | None = None,
 ) -> Evidence:
-    """Every signal of a question over the whole scope, and their fusion. A signal that cannot be had is left out of it.
+    """All signals of a question over the whole scope, and their fusion, without signals that are unavailable.
 
-    light: puts the best of the fusion in another order; None: they stay as they are
+    light: reorders the best of the fusion, if given
     """
     mixed = mixture(question.text, retrieval)
     lexical = scope.lexical(question.terms)
@@ -92,7 +92,7 @@ def gather(
 
 
 def make_ahead(passages: Passages, rows: Ints, *, vectors: bool, reorders: bool) -> None:
-    """Make what gather() looks at of these passages, so that no question waits for it.
+    """Compute what gather() needs of these passages, so that no question waits for it.
 
     vectors:  there may be an embedder, so that words are not compared by the shipped table
     reorders: the light reranker comes next, which reads more of them
@@ -108,7 +108,7 @@ def make_ahead(passages: Passages, rows: Ints, *, vectors: bool, reorders: bool)
 
 
 class _Fusion:
-    """The signals of one question over a scope, added one after the other, and their fusion."""
+    """Collects the signals of one question over a scope, and fuses them."""
 
     def __init__(self, scope: Scope, question: Question, mixed: Mixture, restore: RestoreConfig, now: float) -> None:
         self.scope, self.question = scope, question

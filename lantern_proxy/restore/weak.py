@@ -13,32 +13,34 @@ from lantern_proxy.restore.question import Evidence, coverage
 from lantern_proxy.restore.scope import Scope
 
 SAID_BESIDE, SAID_TOGETHER, PRINTED_BESIDE = 0.4, 0.2, 0.5
-"""Least scores beside the best one, of what is said, and where an agent is at work of what is said in the same turn,
-and of tools and calls."""
+"""Least score, as a share of the best one's: of what is said; in an agent's session, of what is said in the best one's
+turn; and there, of tool results and calls."""
 AMONG_PEOPLE = 0.2
-"""The same of what is said where people talk to each other."""
+"""The same where people talk to each other."""
 SURELY = 0.5
-"""Share of the question with which what is said is never weak: of few passages no score is far above the mean."""
+"""A passage that holds this share of the question is never weak: among few passages, no score is far above the mean."""
 NEAR = 0.35
-"""Nearness to the question with which what holds no word of it bears on it."""
+"""Least cosine with the question of a passage that bears on it without sharing a word."""
 ASKED_BEFORE = 0.9
-"""Share of the question that only the question itself holds."""
+"""A passage with this share of the question is taken for an earlier copy of the question itself."""
 
 
 def without_weak(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask, *, people: bool,
 ) -> list[Candidate]:  # fmt: skip
-    """`candidates` without those that say little of what is asked: much less than the best of `order` does, which the
-    request or a block in it may show already. Does it, or has the best half of the question, what bears on no word of
-    that is left out, too: its score is that of what stands beside it. Of rules only where it is shown.
+    """`candidates` without those that say much less of what is asked than the best passage of `order` does.
 
-    Least where people talk, who ask in other words; what was said in the turn of the best stays. An agent's session is
-    full of what was printed, and repeats the words of its task in every step: there they are measured by the best even
-    where they were said in its turn, and must hold more than a word of the question where they are of a tool, a call,
-    or a rule for all that is done.
+    The best passage need not be lost: the request, or a block in it, may show it. If so, or if it holds half of the
+    question, candidates that share no word with the question go as well, since they owe their score to their
+    neighbours. Rules go for that reason only if the best passage is shown.
 
-    people: they talk to each other there, as among_people() says of `order`
+    Between people the limit is lowest, since they ask in other words. What was said in the turn of the best passage
+    stays. An agent's session is full of printed output and repeats the words of its task in every step. There
+    candidates of the best one's turn are compared with it, too, and tool results, calls and standing rules must hold
+    more than one word of the question.
+
+    people: do people talk to each other in `order`? See among_people()
     """
     if is_agents([each.passage for each in scope.passages.of(order)]):
         is_strong = _strong_of_agents(candidates, scope, evidence, mass, order)
@@ -67,7 +69,7 @@ def without_weak(
 
 
 def without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> list[Candidate]:
-    """`candidates` without what only says again what a block in the request shows: "Noted: gate 12, at 9:40." behind a
+    """`candidates` without lines that only repeat what a block in the request shows: "Noted: gate 12, at 9:40." after a
     user's "We leave from gate 12 at 9:40."."""
     found = []
     for candidate in candidates:
@@ -81,13 +83,13 @@ def without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> l
 
 
 def _only_asks_on(candidate: Candidate, lost: Sequence[int]) -> bool:
-    """Is it but the question at the end of what an assistant said, of which the request holds the rest?"""
+    """Are the lost lines only the closing question of an assistant's message whose rest the request holds?"""
     rest = len(lost) < len(candidate.lines) and candidate.passage.speaker == "assistant"
     return rest and all(ends_asking(candidate.lines[i].flat) for i in lost)
 
 
 def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> list[frozenset[str]]:
-    """The words of the user's message that the assistant replies to, if a block in the request shows it."""
+    """The words of the user message that the assistant replies to, if a block in the request shows it; else empty."""
     passage = candidate.passage
     at = candidate.row - passage.part - 1
     if passage.speaker != "assistant" or passage.tools or at < 0:
@@ -98,7 +100,7 @@ def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> list[frozenset[
 
 
 def echoes(line: Line, messages: Iterable[frozenset[str]], scope: Scope) -> bool:
-    """Is little of a sentence new beside the words of one of these messages, and no figure?"""
+    """Does a sentence add little to the words of one of these messages, and no figure?"""
     figures = {word for word in terms(line.flat) if any(map(str.isdigit, word))}
     rarities = {word: scope.idf(word) for word in line.words}
     least = ECHO * fsum(rarities.values())
@@ -110,7 +112,7 @@ def echoes(line: Line, messages: Iterable[frozenset[str]], scope: Scope) -> bool
 
 
 def _first(candidates: Sequence[Candidate], scope: Scope, mass: Mapping[str, float], order: Sequence[int]) -> int:
-    """The best row, lost or not, but for the question itself, which the request holds."""
+    """The best row, lost or not, other than the question itself, which the request holds."""
     lost = {candidate.row for candidate in candidates}
     others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
     return next(others, order[0])
