@@ -97,11 +97,11 @@ class Archive:
         lacking = self._connections.lacking
         self.encrypted = bool(key)
         self.vectors = not lacking
-        """Whether vectors can be kept and searched here."""
+        """Can vectors be stored and searched on this installation?"""
         self.degraded: tuple[str, ...] = (f"vectors: {lacking}",) if lacking and vectors else ()
-        """What does not work here, and why."""
+        """What does not work on this installation, and why."""
         self.faults: Counter[str] = Counter()
-        """What went wrong since it was opened: kind -> how often."""
+        """Faults since the archive was opened: kind -> how often."""
         try:
             with self._connections.reading() as db:
                 self._secret = secret_of(db, self.path)
@@ -119,42 +119,42 @@ class Archive:
         self.close()
 
     def close(self) -> None:
-        """May be called twice. Every later call raises ArchiveError.
+        """Close the archive; may be called twice. Every other call after it raises ArchiveError.
 
-        So does this one when turns cannot be brought to the disk; it is closed then, too.
+        So does this one if turns cannot be synced to disk; the archive is closed all the same.
         """
         self._connections.close()
 
     @property
     def version(self) -> int:
-        """Schema steps that this archive has seen."""
+        """How many schema steps were applied to this archive."""
         with self._connections.reading() as db:
             return len(migrations.applied(db))
 
     @property
     def model(self) -> tuple[str, int] | None:
-        """Name and dimension of the model that its vectors are of; None before the first vector."""
+        """(name, dimension) of the model of its vectors; None before the first vector."""
         with self._connections.reading() as db:
             return embedding_model(db)
 
     @property
     def is_reindexing(self) -> bool:
-        """Is the full-text index being made anew, or was that stopped before its end?"""
+        """Is the full-text index being rebuilt, or was a rebuild interrupted?"""
         with self._connections.reading() as db:
             return words.is_begun(db)
 
     @property
     def stamp(self) -> str:
-        """Tells this archive from every other one, and nothing else."""
+        """An id of this archive that reveals nothing about it."""
         return hmac.new(self._secret, b"stamp", hashlib.sha256).hexdigest()[:32]
 
     @property
     def is_there(self) -> bool:
-        """False when its file was deleted or replaced since."""
+        """False if its file was deleted or replaced after it was opened."""
         return self._connections.is_there()
 
     def newest_passage(self) -> int:
-        """The largest id that a passage ever had: it grows when any process has archived something."""
+        """The largest id that a passage ever had; it grows whenever any process archives passages."""
         with self._connections.reading() as db:
             return newest(db)
 
@@ -164,19 +164,19 @@ class Archive:
             return large(db, least, by_project=by_project)
 
     def tenant_of(self, credential: str) -> str:
-        """The tenant that a credential stands for in this archive. The credential cannot be found from it."""
+        """The tenant of a credential in this archive. The credential cannot be derived from it."""
         keyed = self._keyed.copy()  # half of what it costs to begin with the secret
         keyed.update(credential.encode("utf-8", "surrogatepass"))
         return f"t_{keyed.hexdigest()[:24]}"
 
     def of(self, tenant: str) -> TenantArchive:
-        """What belongs to one tenant. Everything that is read goes through here."""
+        """The archive of one tenant. All reads of archived text go through it."""
         if not tenant:
             raise ArchiveError("tenant is empty; name one, as Archive.tenant_of does")
         return TenantArchive(self._connections, name(tenant), vectors=self.vectors)
 
     def tenants(self) -> list[TenantSummary]:
-        """All tenants, last seen first."""
+        """All tenants, most recently seen first."""
         with self._connections.reading() as db:
             rows = db.execute(_TENANTS).fetchall()
         return [
@@ -206,11 +206,11 @@ class Archive:
 
     @property
     def behind_s(self) -> float:
-        """Seconds since the first turn was written that may not be on disk; 0 when all are."""
+        """Age in seconds of the oldest turn that may not be on disk yet; 0 when all are."""
         return self._connections.behind_s
 
     def sync(self) -> None:
-        """Have all that was written be on disk, at no cost when it is. Raises ArchiveError."""
+        """Sync everything written to disk; free if it is there already. Raises ArchiveError."""
         self._connections.sync()
 
     def _add_records(self, db: Database, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
@@ -218,14 +218,15 @@ class Archive:
         return add_records(db, kept, vectors=self.vectors)
 
     def uncut(self, limit: int = 256) -> list[Uncut]:
-        """Messages, at most `limit`, that were archived and not cut into passages: their process was killed before."""
+        """Messages, at most `limit`, that were archived but not cut into passages, since their process was killed
+        before."""
         with self._connections.reading() as db:
             return left_uncut(db, limit)
 
     def add_passages(self, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[int]:
-        """File what messages were cut into; returns for each how many of its passages are new.
+        """Store the passages of cut messages; returns for each cut how many of its passages are new.
 
-        Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
+        Messages that are gone by now get none. Raises ArchiveError if the file is at fault; nothing is written then.
         """
 
         def leave_out(db: Database, cut: tuple[Uncut, Sequence[Passage]], error: Exception) -> int:
@@ -242,9 +243,10 @@ class Archive:
         log.log(level, "archive %s: %s not archived: %s", self.path, what, error)
 
     def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
-        """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.
+        """Remove what `rule` names of one tenant, everywhere in the file and its write-ahead log. Returns a signed
+        receipt.
 
-        A running proxy drops what it remembers within a second. A dry run reports the same counts, but 0 vectors.
+        A running proxy drops it from memory within a second. A dry run returns the same counts, except 0 vectors.
         """
         if not dry_run:
             return self.forget_all([tenant], rule, now=now)[0]
@@ -254,9 +256,11 @@ class Archive:
     def forget_all(
         self, tenants: Sequence[str], rule: ForgetRule, *, now: float, advance: Advance = lambda _: None
     ) -> list[Receipt]:
-        """The same of several. Others write meanwhile; where it is stopped, the same rule finds the rest.
+        """forget() for several tenants. Others can write meanwhile; after an interruption, the same rule finds the
+        rest.
 
-        advance: told of rows that go. What `unwiped` tells is left to do when somebody reads the log.
+        advance: called with the number of rows removed. If a reader holds the log, wiping it is left to do: see
+        `unwiped`.
         """
         with self._connections.reading() as db:
             vectors = self.vectors and bool(embedding_model(db))
@@ -270,13 +274,13 @@ class Archive:
         return [replace(receipt, left_over=left).signed(self._secret) for receipt in receipts]
 
     def verify(self, receipt: Receipt) -> Verified:
-        """Was it this archive that gave the receipt, unchanged, and is anything that it lists here again?"""
+        """Is the receipt a genuine one of this archive, and which of the things that it lists are here again?"""
         with self._connections.reading() as db:
             return Verified(receipt.is_genuine(self._secret), present(db, receipt, self._marks))
 
     @property
     def used_bytes(self) -> int:
-        """Size of the file without its free pages."""
+        """Size of the file without free pages."""
         with self._connections.reading() as db:
             pages, free, size = (
                 int(db.execute(f"PRAGMA {name}").fetchone()[0])  # SQLCipher says page_size as text
@@ -296,12 +300,12 @@ class Archive:
 
     @property
     def forgets(self) -> str:
-        """Changes whenever something was forgotten, by whichever process."""
+        """A value that changes whenever any process forgets something."""
         with self._connections.reading() as db:
             return generation(db)
 
     def reading(self) -> contextlib.AbstractContextManager[Database]:
-        """This thread's reader, for the other modules of the archive."""
+        """This thread's read connection, for the other modules of the archive."""
         return self._connections.reading()
 
     def writing(self) -> contextlib.AbstractContextManager[Database]:
@@ -309,9 +313,9 @@ class Archive:
         return self._connections.writing()
 
     def unembedded(self, limit: int) -> list[tuple[str, int, str]]:
-        """Passages that wait for a vector: (tenant, id, text), at most `limit`, tenants getting equal shares.
+        """(tenant, id, text) of passages without a vector, at most `limit`, in equal shares per tenant.
 
-        Within a tenant passages come before summaries of turns, old before new. Empty where vectors cannot be kept.
+        Within a tenant, passages come before summaries of turns, and old before new. Empty if vectors cannot be stored.
         """
         if not self.vectors:
             return []
@@ -319,15 +323,15 @@ class Archive:
             return archive_vectors.pending(db, limit)
 
     def wipe(self, advance: Advance = lambda _: None) -> bool:
-        """Let the words of what was removed leave snapshots and index, and all of it the log; others write in between.
+        """Wipe removed text from snapshots, full-text index and write-ahead log; others can write in between.
 
-        False when somebody reads what the log holds; the next call empties it. advance: told of pages of the index
+        False if a reader still needs the log; the next call empties it. advance: called with pages of the index
         """
         return wipe(self._connections, vectors=self.vectors and self.model is not None, advance=advance)
 
     @property
     def unwiped(self) -> bool:
-        """Is something that was removed still to be wiped?"""
+        """Is there removed text still to be wiped?"""
         with self._connections.reading() as db:
             return is_unwiped(db)
 

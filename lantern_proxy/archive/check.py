@@ -17,9 +17,9 @@ _FTS_ROWS = """SELECT (SELECT count(*) FROM passages WHERE id NOT IN (SELECT id 
 
 
 def check(connections: Connections, without_vectors: str, faults: Mapping[str, int]) -> list[Finding]:
-    """Look at everything. Reads the whole file: seconds for a large one.
+    """All checks. Reads the whole file: seconds for a large one.
 
-    without_vectors: why none can be kept here, empty when they can; faults: what went wrong so far -> how often
+    without_vectors: why vectors cannot be stored, "" if they can; faults: as Archive.faults
     """
     looks: dict[str, Callable[[Connections], Finding]] = {
         "schema": _schema, "pages": _pages, "fts": _fts,
@@ -48,7 +48,8 @@ def _pages(connections: Connections) -> Finding:
 
 
 def _fts(connections: Connections) -> Finding:
-    """FTS5's own check would hold up the writer; that of the pages looks inside the index, this one at its rows."""
+    """Are the rows of the full-text index those of `passages`? FTS5's own check would block the writer; _pages() covers
+    the inside of the index."""
     with connections.reading() as db:
         missing, extra = db.execute(_FTS_ROWS).fetchone()
     amiss = f"lacks {missing} passages, has {extra} that are gone" if missing or extra else ""

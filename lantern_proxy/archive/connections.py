@@ -32,7 +32,7 @@ from lantern_proxy.archive.file import (
 from lantern_proxy.migrations.archive import migrations
 
 _LOOK_MS = 8
-"""How long SQLite itself waits for a lock: with looks after 1, 3 and 8 ms. Then it is asked again."""
+"""How long SQLite itself waits for a lock, polling after 1, 3 and 8 ms. Then it is called again."""
 _LOG_PAUSE_S = 0.02
 _ROOM_WAIT_S = 0.5
 """For a reader that still needs the log."""
@@ -40,7 +40,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class _Reader:
-    """A thread's connection, and how many blocks use it now."""
+    """A thread's read connection, and how many blocks are using it."""
 
     __slots__ = ("__weakref__", "db", "uses")
 
@@ -131,7 +131,8 @@ class Connections:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Database]:
-        """This thread's reader. It stays open to the end of the block, even when the archive is closed meanwhile."""
+        """This thread's read connection. It stays open to the end of the block, even if the archive is closed
+        meanwhile."""
         with ArchiveErrors(self.path):
             reader = self._reader()
             try:
@@ -161,7 +162,7 @@ class Connections:
         return db
 
     def apart(self) -> contextlib.closing[Database]:
-        """A reader that has cached nothing: FTS5 checks itself against what its connection remembers of the index."""
+        """A fresh read connection: FTS5 checks itself against what its connection has cached of the index."""
         with self.reading():
             return contextlib.closing(self._new_reader())
 
@@ -204,7 +205,7 @@ class Connections:
                     raise
 
     def _set_commits(self, db: Database, full: bool) -> None:
-        """Let commits wait for the disk, or not. Not to be called within a transaction."""
+        """Choose whether commits wait for the disk. Not to be called within a transaction."""
         if full != self._waits:
             db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             self._waits = full
@@ -349,7 +350,8 @@ class Connections:
             return False
 
     def _refuse_ghost(self) -> None:
-        """SQLite goes on writing into a file that was deleted, and all of it would be lost at the end."""
+        """Raise ArchiveError if the file was deleted: SQLite would go on writing into it, and all of that would be
+        lost."""
         if not self.is_there():
             raise ArchiveError(f"archive {self.path} was deleted or replaced while it was open; restart lantern")
 
