@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scripted import filed
 
@@ -191,6 +191,11 @@ def answer_of(protocol: Protocol, text: str) -> bytes:
     talks=st.lists(turns, min_size=1, max_size=3),
     path=st.sampled_from(list(PATHS)),
     dresses=st.lists(st.integers(0, 30), min_size=9, max_size=9),
+)
+@example(  # both got the same answer, each after a call of the same kind
+    talks=[[("port port port", "port port port", True), ("port port port", "port port port", False)]] * 2,
+    path="/v1/chat/completions",
+    dresses=[0] * 9,
 )
 def test_conversations_side_by_side_in_changing_dress_are_never_split_and_never_taken_for_a_loss(
     talks: list[list[tuple[str, str, bool]]], path: str, dresses: list[int]

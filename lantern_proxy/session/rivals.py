@@ -264,11 +264,17 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         end -= 1
         got = _got(known, messages[end], request) if messages[end].role == "assistant" else []
     shown, asked = said_of(messages[: end + 1]), said_of(messages)
-    states = states_of if len(shown) > _FEW else _before_asides
-    got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in states(s))]
+    told, ids = {m.print for m in shown if m.role == "user"}, ids_in(request)
+
+    def held_by(s: Session) -> set[bytes]:
+        return told.intersection(prints_of(e.message for e in s.head))
+
+    got = [s for s in got if s.keys != session.keys]
+    is_told_here = bool(held_by(session).difference(*map(held_by, got)))
+    states = states_of if is_told_here or len(shown) > _FEW else _before_asides
+    got = [s for s in got if any(_may_end(each, shown, asked) for each in states(s))]
     if not got:
         return False
-    told, ids = {m.print for m in shown if m.role == "user"}, ids_in(request)
 
     def rank(s: Session) -> tuple[bool, tuple[int, ...]]:
         """Does it end in some of that? And how well it fits, the best is the largest."""
@@ -276,8 +282,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         is_told = is_summed_up(known, s, request)
         found = (states_of if s is session else states)(s)
         lacks, ends = max(_place_in(state, left, said, is_told) for state in found)
-        held = len(told.intersection(prints_of(e.message for e in s.head)))
-        return ends, (lacks, ends, is_told, held_ids(known, s, ids), s.family in weak, held)
+        return ends, (lacks, ends, is_told, held_ids(known, s, ids), s.family in weak, len(held_by(s)))
 
     _, own = rank(session)
     ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
