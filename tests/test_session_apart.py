@@ -1229,3 +1229,14 @@ def test_a_script_that_comes_to_the_same_phrases_behind_other_lines_is_anothers(
     assert (other.event, other.session.id != step.session.id) == ("new", True), other.link.why
     again = lab.ask(_in_one_text(name, alice[1:], "and when does it come?"))
     assert (again.event, again.session.id) == ("window", step.session.id), again.link.why
+
+
+def test_a_summary_is_its_conversations_where_a_system_prompt_is_all_of_the_request_for_it() -> None:
+    lab = Lab()
+    chat = Chat(lab, system="")
+    for said, answer in turns("zephyr", 2):
+        chat.turn(said, answer)
+    spoken = "\n".join(f"{m['role'].title()}: {m['content']}" for m in chat.history)
+    orders = f"Extract what matters of this conversation.\n\nConversation:\n{spoken}\n\nYour output is a JSON object."
+    step = lab.ask([{"role": "system", "content": orders}])
+    assert (step.event, step.session.parent) == ("side", chat.session), step.link.why

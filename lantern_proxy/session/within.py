@@ -65,10 +65,9 @@ class _Read:
         return whole_of("\n".join(self.texts))
 
     @cached_property
-    def quoting(self) -> str | Whole:
-        """The texts without those that stood alone as a system prompt: orders that were a user's elsewhere."""
-        orders = system_text(self.request)
-        return whole_of("\n".join(text for text in self.texts if text != orders))
+    def orders(self) -> str:
+        """The system prompt. Where a user gave the same orders elsewhere, it quotes nothing of that."""
+        return system_text(self.request)
 
     @cached_property
     def first(self) -> str | Whole:
@@ -90,8 +89,8 @@ def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> 
         found = _by_texts_of(known, session, read, now)
         if found and found.why != PASTED:
             return found
-        if found and _quotes_own(known, session, read.quoting):
-            return replace(found, session=_quoted_of(known, session, candidates, read.quoting))
+        if found and _quotes_own(known, session, read.whole, but=read.orders):
+            return replace(found, session=_quoted_of(known, session, candidates, read.whole, but=read.orders))
         shared = shared or found
     if shared:  # of phrases that were said in several
         return Link(side=True, why=PASTED)
@@ -152,21 +151,21 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
     )
 
 
-def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
+def _quotes_own(known: Known, session: Session, whole: str | Whole, *, but: str = "") -> bool:
     """Does a text hold something that was said in this session only?"""
-    return any(_quoted_own(known, session, whole))
+    return any(_quoted_own(known, session, whole, but=but))
 
 
-def _quoted_own(known: Known, session: Session, whole: str | Whole) -> Iterator[str]:
-    """What a text holds that was said in this session only."""
+def _quoted_own(known: Known, session: Session, whole: str | Whole, *, but: str) -> Iterator[str]:
+    """What a text holds, `but` for one, that was said in this session only."""
     said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
-    return (text for text in said if is_said_once(known, text))
+    return (text for text in said if text != but and is_said_once(known, text))
 
 
-def _quoted_of(known: Known, session: Session, others: Sequence[Session], whole: str | Whole) -> Session:
+def _quoted_of(known: Known, session: Session, others: Sequence[Session], whole: str | Whole, *, but: str) -> Session:
     """The one of which a text quotes what seems to be `session`'s: what its user asked may be no more than the
     beginning of what another did."""
-    own = [*_quoted_own(known, session, whole)]
+    own = [*_quoted_own(known, session, whole, but=but)]
     for other in others:
         said = known.said.get(other.id, ()) if other is not session else ()
         # its texts are few that hold one of those; only they are looked for
