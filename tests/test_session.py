@@ -121,10 +121,30 @@ def test_one_text_pasted_into_a_chat_without_tools_does_not_link_it_for_the_word
     is_new(Chat(lab, system=system), said, "It says what to set, and where.", apart_from=chat)
 
 
+@pytest.mark.parametrize("at", [0, 1])
 @pytest.mark.parametrize(("name", "event"), [("Human: ", "side"), ("[user] ", "side"), ("", "new")])
-def test_a_task_to_sum_up_the_line_that_goes_first_is_a_side_call_where_it_stands_behind_a_name(chat, name, event):
-    lines = f"Summary so far:\n\nNew lines:\n{name}{chat.history[0]['content']}\n\nNew summary:"
-    step = chat.lab.ask([user(f"Add the new lines of a conversation to its summary.\n\n{lines}")])
+def test_a_task_to_sum_up_the_line_that_goes_first_is_a_side_call_where_it_stands_behind_a_name(chat, name, event, at):
+    wish, line = "Add the new lines of a conversation to its summary", f"{name}{chat.history[at]['content']}"
+    asked = f"{wish}.\n\nSummary so far:\n\nNew lines:\n{line}\n\nNew summary:" if at == 0 else f"{wish}:\n{line}"
+    step = chat.lab.ask([user(asked)])
+    assert (step.event, step.session.id == chat.session) == (event, False), step.link.why
+    goes_on(chat)
+
+
+@pytest.mark.parametrize(
+    ("orders", "told", "event"),
+    [
+        ("You sum up a conversation: write a summary that keeps each decision and each fact.", 6, "side"),
+        ("You sum up a conversation: write a summary that keeps each decision and each fact.", 1, "new"),
+        ("Answer in one sentence, whatever is asked.", 6, "new"),
+    ],
+)
+def test_a_transcript_under_orders_behind_the_agents_own_prompt_is_a_side_call_where_they_wish_for_a_summary(
+    chat, orders, told, event
+):
+    lines = "\n\n".join(f"{m['role'].upper()}: {m['content']}" for m in chat.history[:told])
+    said = [{"role": "system", "content": orders}, user(f"This was said:\n\n{lines}")]
+    step = chat.lab.ask(chat.wire(said), tools=chat.tools)
     assert (step.event, step.session.id == chat.session) == (event, False), step.link.why
     goes_on(chat)
 

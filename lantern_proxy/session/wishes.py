@@ -12,7 +12,7 @@ from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import behind_last
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.pasted import PROBE_TEXT_CHARS
+from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted
 from lantern_proxy.session.read import last_said, messages_of, shows_beginning, texts_of, untagged
 from lantern_proxy.turn import SYSTEM, Request, plain
 from lantern_proxy.turn_memo import Memo
@@ -58,8 +58,8 @@ _TITLE = re.compile(
 """A task to name a conversation: "a title for this chat"."""
 _TITLE_CHARS = 600
 """Characters at the beginning of a prompt in which such a task is looked for."""
-_NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
-"""A line of a transcript, what is said in it as a group: "Human: ..."."""
+_NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][* \t]*(\S.*)$", re.M)
+"""A line of a transcript, what is said in it as a group: "Human: ..."; a heading above a text is no name."""
 _CALLED = 400
 """Most names of tools that are looked for in a request."""
 
@@ -88,7 +88,7 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
 
 
 def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
-    """Does a single text without tools wish for a summary, with a line behind a name that is all that a user said once?
+    """Does a single text without tools wish for a summary, with a line behind a name that is all that was said once?
 
     Who pastes one text by hand writes no name in front of it: clients sum up what goes one by one.
     """
@@ -96,7 +96,22 @@ def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
     if request.tools or len(found) != 1 or not wishes_summary(plain(found[0].text)):
         return False
     lines = (plain(line[1]) for i in found[0].items if i.kind == "text" for line in _NAMED_LINE.finditer(i.text))
-    return any(len(line) >= SUMMARY_CHARS and said.get(line) == "user" for line in lines)
+    return any(len(line) >= SUMMARY_CHARS and said.get(line) in ("user", "assistant") for line in lines)
+
+
+def is_task_behind_orders(said: Mapping[str, str], session: Session, request: Request) -> bool:
+    """Do orders behind the session's system prompt wish for a summary of the only text, which holds words of both
+    speakers? An agent that sums up for itself keeps its own prompt and tools.
+
+    What was appended there and tells of the session is no wish, but a summary.
+    """
+    now, found = system_text(request), spoken(request.messages)
+    orders = now[len(session.system) :].strip() if session.system and now.startswith(session.system) else ""
+    if len(found) != 1 or not wishes_summary(orders):
+        return False
+    whole = whole_of(orders)
+    tells = any(len(text) >= SUMMARY_CHARS and text[:PROBE_TEXT_CHARS] in whole for text in said)
+    return not tells and is_pasted(said, messages_of(request))
 
 
 def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:

@@ -37,6 +37,7 @@ from lantern_proxy.session.wishes import (
     is_result_to_shorten,
     is_task_about,
     is_task_about_line,
+    is_task_behind_orders,
     is_wished_of_head,
     waits_for_result,
 )
@@ -145,6 +146,7 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
     return (
         ((other or _is_bare(session)) and is_pasted(said, read.texts, labelled=other))
         or is_task_about(said, session, request)
+        or is_task_behind_orders(said, session, request)
         or is_result_to_shorten(said, session, request)
         or (other and at_once and is_wished_of_head(session, request))
         or (other and is_task_about_line(said, request))

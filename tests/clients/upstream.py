@@ -27,7 +27,7 @@ _REMINDER = re.compile(
 )
 _NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
 """Ends each message of a client whose model compacts by a tool, and says what it wants compacted."""
-_ASKS_NOTES = re.compile(r"Write the session notes\b")
+_ASKS_NOTES = re.compile(r"(?:Write the session notes|Please summari[sz]e|Consolidate these summaries)\b")
 _ASKS_SUMMARY = re.compile(
     rf"summar|snapshot|checkpoint|compact|摘要|Write the new NOTES\b|^{_ASKS_NOTES.pattern}", re.I
 )
