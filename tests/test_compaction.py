@@ -909,6 +909,16 @@ def test_a_text_that_lost_a_few_words_to_an_ellipsis_is_cleared(mark):
     assert _after_rewriting(LISTENS, LISTENS.replace(" staging database listens on port 54817", mark)) == "cleared"
 
 
+@pytest.mark.parametrize("later", [f"{LISTENS[:40]}...", f"{LISTENS[:29]} …… t.", f"[…] {LISTENS[-18:]}"])
+def test_a_text_of_which_one_end_and_an_ellipsis_are_left_in_its_place_is_cleared(later):
+    assert _after_rewriting(LISTENS, later) == "cleared"
+
+
+@pytest.mark.parametrize("later", ["Keep... yes.", "What is the port of it...", f"{LISTENS[:75]}..."])
+def test_a_text_in_its_place_that_shares_less_or_lost_a_word_is_not_cleared_for_its_ellipsis(later):
+    assert _after_rewriting(LISTENS, later) == "turn"
+
+
 @pytest.mark.parametrize("mark", ["...", ".."])
 def test_the_only_text_of_a_user_is_cleared_when_it_loses_its_middle_to_an_ellipsis(mark):
     chat = Chat(Lab())

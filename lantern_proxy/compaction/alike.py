@@ -114,14 +114,17 @@ def ends_of(i: Item) -> tuple[str, str]:
     return text[:MARK_CHARS], text[-MARK_CHARS:]
 
 
-def has_ellipsis_for(before: str, after: str) -> bool:
-    """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?"""
+def has_ellipsis_for(before: str, after: str, *, one_end: bool = False) -> bool:
+    """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?
+
+    one_end: or hardly more than one of both
+    """
     if ".." not in after and "…" not in after:  # as in nearly all
         return False
     front = shared_front(before, after)
     back = shared_front(before[front:][::-1], after[front:][::-1])
     start, end = max(0, front - 2), len(after) - back + 2  # a text may go on with a point where the ellipsis stands
     lost = before[front : len(before) - back]
-    own = min(front, back) >= MARK_CHARS and end - start <= _ELLIPSIS_CHARS
+    own = (max if one_end else min)(front, back) >= MARK_CHARS and end - start <= _ELLIPSIS_CHARS
     marked = any(found.end() <= end for found in _ELLIPSIS.finditer(after, start, end + 1))
     return own and marked and not _ELLIPSIS.search(lost)

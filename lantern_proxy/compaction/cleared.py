@@ -42,7 +42,8 @@ def find_cleared(seen: Seen) -> Pairs:
         *(
             (a, b)
             for a, b in replaced
-            if (b not in back and _is_emptied(seen, a, b, often=times[new[b].item.print] > 1)) or _is_cut(seen, a, b)
+            if (b not in back and _is_emptied(seen, a, b, often=times[new[b].item.print] > 1))
+            or _is_cut(seen, a, b, in_place=True)
         ),
         *_media(seen),
     ]
@@ -105,18 +106,20 @@ def _tells_other(before: str, after: str) -> bool:
     return len(found) >= _CLEARED_MIN_TERMS and len(found & terms(after)) < _CLEARED_TERMS_SHARE * len(found)
 
 
-def _is_cut(seen: Seen, a: int, b: int) -> bool:
+def _is_cut(seen: Seen, a: int, b: int, *, in_place: bool = False) -> bool:
     """Was a part of a text left out, at its end or in its middle? A mark may stand there instead.
 
     A text of the last turn, and the last result, may lose what their client had put behind them meanwhile. Where an
     ellipsis stands in its middle, or it ends within a word, its client has cut a text of the last turn, too.
+
+    in_place: do both stand alone between the same neighbours? Then one of its ends and an ellipsis are enough
     """
     old, new = seen.old[a].item, seen.new[b].item
     if old.print == new.print or old.kind not in _SHORTENED or old.kind != new.kind:
         return False
     before = plain(old.text)
     after = _without_note(before, plain(new.text))
-    omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after)
+    omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after, one_end=in_place)
     if not omits and not (_is_shorter(old.kind, before, after) and _is_of(before, after)):
         return False
     if old.kind == "text" and (after in _behind_thoughts(old) or _is_in_front_now(seen, before, after, seen.new[b].at)):
