@@ -63,6 +63,9 @@ _TRPC_AGENT = ("trpc-agent-py==1.2.0", "openai==1.109.1", "sqlalchemy[asyncio]")
 _CAYU = ("cayu==0.15.0",)
 _TURNLOOP = ("turnloop==0.1.12",)
 _FORGE = ("forge-guardrails==0.10.0",)
+_HISTORY = (
+    "openai==3.57.0", "chatcram==0.1.0", "contexttrim==0.1.0", "langstate==0.2.4", "roleplay-slim==0.4.1",
+)  # fmt: skip
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
@@ -776,5 +779,30 @@ CLIENTS = (
     Client(
         name="context-guardian", family="Context Guardian", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("context-guardian==0.12.0", "openai==3.57.0"), drive=program("gateway_chat.py", "context-guardian"),
+    ),
+    Client(
+        name="lleverage", family="Lleverage", protocol="chat", losses=COMPACTED, compactions=2,
+        npm=("@lleverage-ai/agent-sdk@0.1.0-alpha.6", "ai@6.0.326", "@ai-sdk/openai@3.0.141", "zod@4.6.7"),
+        drive=program("lleverage_agent.mjs"),
+    ),
+    Client(
+        name="magma", family="Magma", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        npm=("@pompeii-labs/magma@1.8.3",), drive=program("magma_agent.mjs"),
+    ),
+    Client(
+        name="chatcram", family="chatcram", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        package="chatcram", shares="history", pip=_HISTORY, drive=program("history_chat.py", "chatcram"),
+    ),
+    Client(
+        name="langstate", family="langstate", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        package="langstate", shares="history", pip=_HISTORY, drive=program("history_chat.py", "langstate"),
+    ),
+    Client(
+        name="contexttrim", family="contexttrim", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        package="contexttrim", shares="history", pip=_HISTORY, drive=program("history_chat.py", "contexttrim"),
+    ),
+    Client(
+        name="roleplay-slim", family="roleplay-slim", protocol="chat", losses=CLEARED, compactions=2, tools=False,
+        package="roleplay-slim", shares="history", pip=_HISTORY, drive=program("history_chat.py", "roleplay-slim"),
     ),
 )  # fmt: skip
