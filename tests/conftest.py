@@ -1,6 +1,7 @@
 """What several test modules share."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from lantern_proxy.archive import Archive
 settings.register_profile("lantern", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "lantern"))
+
+# A shell lets what it starts in the background ignore Ctrl-C, and every process that a test starts would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
