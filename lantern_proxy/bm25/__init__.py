@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import NoReturn, cast
+from typing import NoReturn, TypeVar, cast
 from weakref import finalize
 
 import numpy as np
@@ -31,6 +31,7 @@ PARTITION_S = 7 * 86_400
 
 _ALWAYS, _isfinite = -math.inf, math.isfinite
 _AT_ONCE = 1 << 14
+T = TypeVar("T")
 
 
 class Index:
@@ -72,38 +73,31 @@ class Index:
             _refuse_string(terms)
         if not _isfinite(time):
             raise ValueError(f"bm25: time of document {doc_id} is {time}; use Unix seconds")
+        code = self._append(self._engine.add, doc_id, time, terms)
+        if code:
+            _refuse(code, doc_id)
+
+    def add_text(self, doc_id: int, text: str, time: float = 0) -> None:
+        """add() of the terms of `text` (analyze.terms), which go from C to C where they can."""
+        code = self._append(self._engine.add_text, doc_id, time, text) if _isfinite(time) else FOREIGN
+        if code == FOREIGN:
+            self.add(doc_id, analyze.terms(text), time)
+        elif code:
+            _refuse(code, doc_id)
+
+    def _append(self, engine_add: Callable[[int, float, T], int], doc_id: int, time: float, what: T) -> int:
+        """The engine's code: 0 when the document is in."""
         self._acquire()
         try:
-            code = self._engine.add(doc_id, time, terms)
+            code = engine_add(doc_id, time, what)
             if not code:
                 self._count(time)
-                return
+            return code
         except (TypeError, OverflowError):
             _refuse_id(doc_id)
             raise
         finally:
             self._release()
-        _refuse(code, doc_id)
-
-    def add_text(self, doc_id: int, text: str, time: float = 0) -> None:
-        """add() of the terms of `text` (analyze.terms), which go from C to C where they can."""
-        code = FOREIGN
-        if _isfinite(time):
-            self._acquire()
-            try:
-                code = self._engine.add_text(doc_id, time, text)
-                if not code:
-                    self._count(time)
-                    return
-            except (TypeError, OverflowError):
-                _refuse_id(doc_id)
-                raise
-            finally:
-                self._release()
-        if code == FOREIGN:
-            self.add(doc_id, analyze.terms(text), time)
-        else:
-            _refuse(code, doc_id)
 
     def _count(self, time: float) -> None:
         if not self._start <= time < self._start + PARTITION_S:  # a division takes longer
