@@ -124,6 +124,9 @@ def test_a_search_can_be_kept_to_one_tenant(url, talk):
         ("/api/sessions?limit=many", 400),
         ("/api/search?until=soon&q=", 400),
         ("/api/search?since=-1&q=x", 400),
+        ("/api/sessions?limit=0", 400),
+        ("/api/requests?limit=-3", 400),
+        ("/api/marks?limit=inf", 400),
         ("/api/search?q=", 200),
         ('/api/search?q="unclosed AND (', 200),
     ],
@@ -133,7 +136,8 @@ def test_what_is_not_there_or_not_meant_is_told(url, talk, path, status):
     assert answer.status_code == status
     if status == 400:  # the value, and the way out
         name, value = re.findall(r"[?&](\w+)=([^&]+)", path)[0]
-        assert answer.json()["error"]["message"] == f"{name} is {value}; use a number from 0 on"
+        least = 1 if name == "limit" else 0
+        assert answer.json()["error"]["message"] == f"{name} is {value}; use a number from {least} on"
 
 
 @pytest.mark.parametrize("named", ["seven", "-1", "%C2%B2"])

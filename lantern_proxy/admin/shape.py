@@ -59,15 +59,16 @@ def error(message: str, status: int) -> Response:
 
 
 def limit_of(request: Request) -> int:
-    return int(max(1, min(1_000, number_of(request, "limit", 50))))
+    """How many rows at most: 50 unless the request says otherwise, never more than 1,000."""
+    return int(min(1_000, number_of(request, "limit", 50, least=1)))
 
 
-def number_of(request: Request, name: str, default: T) -> float | T:
+def number_of(request: Request, name: str, default: T, *, least: int = 0) -> float | T:
     text = request.query_params.get(name, "")
     if not text:
         return default
     with contextlib.suppress(ValueError):
         number = float(text)
-        if math.isfinite(number) and number >= 0:
+        if math.isfinite(number) and number >= least:
             return number
-    raise ValueError(f"{name} is {text}; use a number from 0 on")
+    raise ValueError(f"{name} is {text}; use a number from {least} on")
