@@ -168,6 +168,18 @@ def test_what_is_no_receipt_verifies_nothing(lantern, tmp_path, held):
     assert "is no receipt of `lantern forget`" in told.stderr
 
 
+def test_what_is_named_beside_a_receipt_is_looked_for_as_well(lantern, tmp_path):
+    run, *_ = lantern
+    gone = run("forget", "--match", "XYLOPHONE", "--yes").stdout
+    (tmp_path / "receipt.json").write_text(gone)
+    verify = ("forget", "--verify", tmp_path / "receipt.json")
+    assert "nothing of match XYLOPHONE is in" in run(*verify, "--match", "XYLOPHONE").stdout
+    still = run(*verify, "--match", "MARIMBA", code=1).stdout
+    assert "receipt is genuine; 0 of" in still
+    assert "3 messages" in still
+    assert json.loads(run(*verify, "--project", "p2", "--json", code=1).stdout.splitlines()[-1])["here"]["messages"] > 0
+
+
 def test_text_inside_arguments_and_escapes_is_found(tmp_path):
     inner = json.dumps({"path": 'C:\\keys\\"DEEP-91".txt', "lines": ["a\nb"]})
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": inner}}

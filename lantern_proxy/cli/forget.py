@@ -27,7 +27,8 @@ _NOTICED_S = 0.6
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--verify", metavar="RECEIPT", type=Place(dir_okay=False, exists=True),
-              help="Check a receipt: is it genuine, and is none of what it lists here again?")  # fmt: skip
+              help="Check a receipt: is it genuine, and is none of what it lists here again? Nor of what --session, "
+              "--project, --match or --tenant name beside it?")  # fmt: skip
 def forget(
     settings: Settings,
     session: str | None,
@@ -51,11 +52,12 @@ def forget(
     from lantern_proxy.archive import ForgetRule
 
     config = settings.load()
+    rule = ForgetRule(session=session, project=project, match=match)
     if verify is not None:
-        sys.exit(_verify(settings, verify))
+        fine = _verify(settings, verify)
+        sys.exit(0 if _is_gone(settings, rule, tenant) and fine else 1)
     if session is None and project is None and match is None and tenant is None:
         raise click.UsageError("forget needs --session, --project, --match or --tenant")
-    rule = ForgetRule(session=session, project=project, match=match)
     copies = [_looked_at(config, each, rule, tenant) for each in backups(config)]
     held = [copy for copy in copies if copy.may_hold]
     with settings.open(write=not dry_run) as archive:
@@ -194,8 +196,22 @@ def backups(config: "Config") -> Iterator[Path]:
         yield from sorted(each for each in found if not each.name.endswith(("-wal", "-shm", "-journal")))
 
 
-def _verify(settings: Settings, path: Path) -> int:
-    """0 when all receipts in the file are genuine and nothing that they list is here."""
+def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool:
+    """Is nothing here of what is named beside --verify? True where nothing is."""
+    if (rule.session, rule.project, rule.match, tenant) == (None, None, None, None):
+        return True
+    with settings.open() as archive:
+        here = _would(archive, rule, tenant)
+        for receipt in here:
+            told = {"tenant": receipt.tenant, "here": receipt.removed}
+            settings.tell(told) if settings.as_json else click.echo(f"{receipt.tenant}: {_amount(receipt)} are here")
+        if not here and not settings.as_json:
+            click.echo(f"nothing of {_what(rule, tenant)} is in {archive.path}")
+    return not here
+
+
+def _verify(settings: Settings, path: Path) -> bool:
+    """Are all receipts in the file genuine, and is nothing here that they list?"""
     from lantern_proxy.archive import Receipt
 
     fine, lines = True, [line for line in path.read_text("utf-8", "replace").splitlines() if line.strip()]
@@ -211,7 +227,7 @@ def _verify(settings: Settings, path: Path) -> int:
                 click.echo(
                     f"{receipt.tenant}: receipt is {genuine}; {found.present} of {len(receipt.marks)} rows are here"
                 )
-    return 0 if fine else 1
+    return fine
 
 
 def _tell(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
