@@ -181,6 +181,8 @@ def _read(mine, id_: int) -> None:
     mine.passages(project="p1")
     mine.as_now(mine.plain_passages([id_]).values())
     mine.search("text", session="s1", speaker="user", since=1.0)
+    mine.names("project")
+    mine.names("speaker")
     mine.fts(["text"], 5)
     mine.requests(session="s1")
     assert mine.why("s1-r5").blocks

@@ -485,6 +485,22 @@ def test_search_finds_passages_best_first_in_all_tenants_or_one_session(lantern)
     assert "7461" in rows(lantern("search", "firewall staging", "--json", "--session", "chat-one"))[0]["text"]
     assert "turn 4" in lantern("search", "staging firewall").output
     assert "nothing matches" in lantern("search", "zzzzz").output
+    assert "nothing matches" in lantern("search", "zzzzz", "--project", "work", "--speaker", "tool").output
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("search firewall --project wrok", "project 'wrok' has nothing in lantern.db; there is 'work'"),
+        ("search firewall --project WORK", "project 'WORK' has nothing in lantern.db; there is 'work'"),
+        ("search firewall --project elsewhere --json", "'elsewhere' has nothing in lantern.db; there is '', 'work'"),
+        ("search firewall --speaker asistant", "speaker 'asistant' has nothing in lantern.db; there is 'assistant'"),
+        ("search firewall --speaker wolf", "speaker 'wolf' has nothing in lantern.db; there is 'assistant', 'user'"),
+        ("sessions --project wrok", "project 'wrok' has nothing in lantern.db; there is 'work'"),
+    ],
+)
+def test_a_project_or_speaker_that_nobody_has_is_told_with_those_that_are_there(lantern, command, told):
+    assert told in lantern(*command.split(), code=1).output
 
 
 def test_why_shows_what_was_restored_and_on_which_evidence(lantern):
@@ -644,7 +660,7 @@ def test_search_finds_only_what_its_filters_allow(lantern):
     assert {row["speaker"] for row in rows(lantern("search", "listener", "--speaker", "user", "--json"))} == {"user"}
     assert not rows(lantern("search", "listener", "--older-than", "1d", "--json"))
     assert rows(lantern("search", "listener", "--newer-than", "1d", "--json")) == everyone
-    assert not rows(lantern("search", "listener", "--project", "elsewhere", "--json"))
+    assert not rows(lantern("search", "listener", "--project", "", "--json"))  # another one's
     assert (
         "--newer-than is '2y'; use a number and a unit" in lantern("search", "x", "--newer-than", "2y", code=2).output
     )

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from msgspec import structs
 
@@ -69,6 +69,12 @@ _REINFORCE = """UPDATE passages SET confidence = ?, success = ?, accesses = ?, a
     WHERE tenant = ? AND id = ?"""
 _USED = """UPDATE placed SET used = ? WHERE tenant = ? AND passage = ?
     AND block IN (SELECT id FROM blocks WHERE tenant = ? AND request = ?)"""
+
+
+_NAMES = {
+    "project": "SELECT DISTINCT project FROM sessions WHERE tenant = ?",
+    "speaker": "SELECT DISTINCT speaker FROM passages WHERE tenant = ? AND unit = 'passage'",
+}
 
 
 class Filters(TypedDict, total=False):
@@ -163,6 +169,10 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
             if hits:
                 return hits
         return []
+
+    def names(self, kind: Literal["project", "speaker"]) -> list[str]:
+        """All projects, or speakers, sorted. That of the speakers reads every passage."""
+        return sorted(row[0] for row in self._rows(_NAMES[kind], (self.tenant,)))
 
     def _hits(self, match: str, limit: int, session: str | None, unit: str, filters: Filters) -> list[Hit]:
         """Best first. Ranked by id alone before anything long is read: a common word is in thousands of passages."""

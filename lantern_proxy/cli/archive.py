@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from lantern_proxy.archive.tenant import Filters
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_ROLES = ("user", "assistant", "tool", "client")
+"""Speakers that every archive may have; others are names."""
+_NAMED = 10
+"""Names that are told, at most, where none is like the one that was asked for."""
 
 
 @click.command()
@@ -45,6 +49,8 @@ def sessions(settings: Settings, tenant: str | None, limit: int, project: str | 
 
     with settings.open() as archive:
         rows = [(each.tenant, row) for each in tenants(archive, tenant) for row in each.sessions(limit, project)]
+        if not rows:
+            _refuse_unknown(archive, tenant, project=project)
     rows = sorted(rows, key=lambda pair: -pair[1].last_seen_at)[:limit]
     if settings.as_json:
         for owner, row in rows:
@@ -145,6 +151,8 @@ def search(
         hits = [
             (each.tenant, hit) for each in tenants(archive, tenant) for hit in each.search(query, limit, id, **filters)
         ]
+        if not hits:
+            _refuse_unknown(archive, tenant, project=project, speaker=speaker)
     hits = sorted(hits, key=lambda pair: -pair[1].score)[:limit]
     for owner, hit in hits:
         if settings.as_json:
@@ -314,6 +322,24 @@ def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["Tenan
         wrong = f"{len(found)} sessions begin with {start}" if found else f"no session begins with {start}"
         raise click.ClickException(f"{wrong}; `lantern sessions` lists them")
     return found[0]
+
+
+def _refuse_unknown(
+    archive: "Archive", tenant: str | None, *, project: str | None = None, speaker: str | None = None
+) -> None:
+    """ClickException for a project or a speaker that nobody has: it names those that are like it."""
+    from difflib import get_close_matches
+
+    wanted: dict[Literal["project", "speaker"], str | None] = {"project": project, "speaker": speaker}
+    for kind, name in wanted.items():
+        if name is None or name in _ROLES:
+            continue
+        known = {each for owner in tenants(archive, tenant) for each in owner.names(kind)}
+        if name not in known:
+            named = {each.casefold(): each for each in sorted(known)}
+            close = [named[each] for each in get_close_matches(name.casefold(), named)] or sorted(known)[:_NAMED]
+            others = ", ".join(map(repr, close)) or "none"
+            raise click.ClickException(f"{kind} {name!r} has nothing in {archive.path}; there is {others}")
 
 
 def _seconds(option: str, text: str) -> float:
