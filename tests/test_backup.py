@@ -1,5 +1,6 @@
 """Copies: a backup while the archive is written, and what a damaged file still gives."""
 
+import gzip
 import json
 import os
 import random
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 from test_archive import run as in_python
 
 from lantern_proxy import Lantern
-from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
 from lantern_proxy.archive import backup as archive_backup
 from lantern_proxy.archive.backup import backup, recover
 from lantern_proxy.cli import main as cli
@@ -173,7 +174,7 @@ import os, random, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_archive import record
-from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
 
 left = os.open("small/other", os.O_CREAT | os.O_WRONLY)
 os.write(left, bytes(4_000_000))
@@ -236,7 +237,6 @@ def test_of_a_damaged_archive_most_comes_back_and_the_file_stays_as_it_is(archiv
     draw = random.Random(seed)
     data = bytearray(archive.read_bytes())
     pages = len(data) // PAGE
-    # the list of tables stands in the first pages; without it no row can be told from another
     for page in draw.sample(range(pages // 4, pages), max(2, pages // 50)):
         data[page * PAGE : (page + 1) * PAGE] = draw.randbytes(PAGE)
     archive.write_bytes(data)
@@ -247,6 +247,94 @@ def test_of_a_damaged_archive_most_comes_back_and_the_file_stays_as_it_is(archiv
         assert all(found.ok for found in new.check() if found.name in ("pages", "fts", "schema"))
     with Lantern(config_of(tmp_path / "new.db")) as lantern:
         assert sum(bool(lantern.search(f"GATE-{n * 1000 + 3}")) for n in range(12)) >= 6
+
+
+def pages_of_the_list_of_tables(path) -> set[int]:
+    """Numbers of the pages that sqlite_schema is in, of its rows' ends as well."""
+    data = path.read_bytes()
+    with closing(sqlite3.connect(path)) as db:
+        names = {row[0].encode() for row in db.execute("SELECT sql FROM sqlite_schema WHERE sql <> ''")}
+    heads = {sql[:60] for sql in names} | {sql[-60:] for sql in names}
+    return {1} | {data.index(part) // PAGE + 1 for part in heads}
+
+
+def spoil(path, pages, seed=1) -> None:
+    data = bytearray(path.read_bytes())
+    for page in pages:
+        data[(page - 1) * PAGE : page * PAGE] = random.Random(seed + page).randbytes(PAGE)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("what", ["the first", "all but the first", "all"])
+def test_an_archive_whose_list_of_tables_is_damaged_comes_back_whole(archive, tmp_path, what):
+    with Lantern(config_of(archive)) as lantern:
+        lantern.archive("long", [{"role": "user", "content": "".join(f"line {n} of GATE-77. " for n in range(9_000))}])
+        lantern.archive("chat-\ud83d", chat(13))
+    with Archive(archive) as opened:
+        (tenant,) = opened.tenants()
+        opened.forget(tenant.id, ForgetRule(session="chat-3"), now=1.0)
+    kept = content(archive)
+    listed = pages_of_the_list_of_tables(archive)
+    assert len(listed) > 2
+    spoil(archive, {"the first": {1}, "all but the first": listed - {1}, "all": listed}[what])
+    damaged = archive.read_bytes()
+    saved = {each.table: each.rows for each in recover(archive, tmp_path / "new.db")}
+    assert saved["heads"] == saved["sessions"] == 13
+    assert archive.read_bytes() == damaged
+    assert content(tmp_path / "new.db") == kept
+    assert not list(tmp_path.glob(".new.db*"))
+    with Lantern(config_of(tmp_path / "new.db")) as lantern:
+        assert lantern.search("GATE-7003")
+        assert lantern.archive("chat-7", chat(7)) == 0
+        lantern.archive("chat-3", chat(3))
+        assert not lantern.search("GATE-3003")  # forgotten is forgotten
+
+
+def test_what_is_committed_in_the_log_of_such_an_archive_comes_back_and_what_is_not_does_not(archive, tmp_path):
+    with Lantern(config_of(archive)) as lantern:
+        for n in range(12, 24):
+            lantern.archive(f"chat-{n}", chat(n))
+        shutil.copy(archive, tmp_path / "broken.db")
+        log = bytearray((tmp_path / "lantern.db-wal").read_bytes())
+    kept = content(archive)
+    size = 24 + PAGE
+    for at in range(32, len(log), size):
+        if int.from_bytes(log[at : at + 4], "big") == 1:  # the newer versions of page 1 are lost, too
+            log[at + 24 : at + size] = bytes(PAGE)
+    unfinished = bytearray(log[-size:])
+    unfinished[4:8] = bytes(4)  # begins a commit that was never ended
+    (tmp_path / "broken.db-wal").write_bytes(log + unfinished)
+    spoil(tmp_path / "broken.db", {1})
+    recover(tmp_path / "broken.db", tmp_path / "new.db")
+    assert content(tmp_path / "new.db") == kept
+
+
+@pytest.mark.parametrize("old", sorted((Path(__file__).parent / "data").glob("archive_v*.db.gz")), ids=lambda p: p.name)
+def test_such_an_archive_of_every_earlier_release_comes_back(tmp_path, old):
+    (tmp_path / "sound.db").write_bytes(gzip.decompress(old.read_bytes()))
+    shutil.copy(tmp_path / "sound.db", tmp_path / "broken.db")
+    spoil(tmp_path / "broken.db", {1})
+    recover(tmp_path / "sound.db", tmp_path / "one.db")
+    saved = {each.table: each.rows for each in recover(tmp_path / "broken.db", tmp_path / "other.db")}
+    assert saved["messages"]
+    assert content(tmp_path / "other.db") == content(tmp_path / "one.db")
+
+
+def test_such_an_archive_of_a_newer_lantern_is_refused_as_any(archive, tmp_path):
+    with closing(sqlite3.connect(archive)) as db, db:
+        later = ("lantern.archive", "m099_later", "then")
+        db.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES (?, ?, ?)", later)
+    spoil(archive, {1})
+    with pytest.raises(ArchiveError, match=r"written by a newer lantern .* upgrade"):
+        recover(archive, tmp_path / "new.db")
+
+
+@pytest.mark.parametrize("held", [b"", b"no database at all" * 4_000])
+def test_what_is_no_archive_gives_nothing_back(tmp_path, held):
+    (tmp_path / "other.db").write_bytes(held)
+    with pytest.raises(ArchiveError, match=r"is not a lantern archive|gives nothing back; restore a backup"):
+        recover(tmp_path / "other.db", tmp_path / "new.db")
+    assert os.listdir(tmp_path) == ["other.db"]
 
 
 def test_an_archive_that_is_not_there_is_told_by_name(tmp_path):

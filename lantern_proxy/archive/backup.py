@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,8 @@ from lantern_proxy.archive.file import (
     refuse_strangers,
     secret_of,
 )
+from lantern_proxy.archive.pages import Pages, Table
+from lantern_proxy.migrations.archive import migrations
 
 Progress = Callable[[int, int], None]
 """(done, of): pages of a backup, rows of a recovery (of which there may be more or fewer)."""
@@ -45,6 +47,10 @@ _KEPT = (
     "forgotten", "uncut",
 )  # fmt: skip
 """Tables that hold what cannot be made again, those first to which others point. Indexes are made anew."""
+
+
+_FIRST = _KEPT[:9]
+"""Those that every archive has: they are of the first step of the schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +90,16 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
 def recover(path: Path, target: Path, progress: Progress = lambda done, of: None, *, key: str = "") -> list[Salvaged]:
     """Save what can be read of a damaged archive into a new one at `target`. Raises ArchiveError when nothing can be.
 
-    Stop the proxy first. Full-text and vector indexes are made anew, vectors by the proxy or `lantern reindex`. A file
-    whose list of tables is damaged gives nothing.
+    Stop the proxy first. Full-text and vector indexes are made anew, vectors by the proxy or `lantern reindex`. Where
+    the list of tables is damaged, rows are read from the pages themselves; from those of an encrypted file, nothing.
     key: of an encrypted archive (64 hex digits); the new one has the same
     """
     refuse_strange_log(path)
     with (
         _appearing(target) as made,
         ArchiveErrors(path),
-        _whole(path, made) as readable,
+        _whole(path, made) as whole,
+        _listed(whole, target, made, key, progress) as readable,
         contextlib.closing(_open(readable, "ro", key)) as source,
         ArchiveErrors(target),
         contextlib.closing(_open(made, "rw", key, vectors=True)) as copy,
@@ -139,6 +146,59 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
     finally:
         for left in companions(copy):
             left.unlink()
+
+
+@contextlib.contextmanager
+def _listed(path: Path, target: Path, beside: Path, key: str, progress: Progress) -> Iterator[Path]:
+    """`path`; where its list of tables is damaged, an archive with the rows that its pages hold."""
+    if key or _lists_tables(path):
+        yield path
+        return
+    copy = beside.with_name(f"{beside.name}.rows")
+    os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with ArchiveErrors(target):  # a full disk is that of the copy
+            rows = _rebuild(path, copy, progress)
+        yield copy if rows else path
+    finally:
+        for left in companions(copy):
+            left.unlink()
+
+
+def _lists_tables(path: Path) -> bool:
+    """Can SQLite tell where the tables are that every archive has?"""
+    try:
+        with contextlib.closing(_open(path, "ro", "")) as db:
+            return all(db.execute(f"PRAGMA table_info({table})").fetchall() for table in _FIRST)
+    except sqlite_faults() as error:
+        return not str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+_NO_SETTINGS = "DELETE FROM settings WHERE tenant <> '' AND name <> 'unwiped'"
+"""A row of `heads` that an early release wrote has the form of a setting: a tenant, a session, and keys. The reverse,
+and what an index has of `ids`, is an orphan."""
+
+
+def _rebuild(path: Path, copy: Path, progress: Progress) -> int:
+    """Write the rows in the pages of `path` and its log to a new archive, `copy`. Returns how many there are."""
+    with contextlib.ExitStack() as files, contextlib.closing(_open(copy, "rw", "")) as db:
+        file = files.enter_context(path.open("rb")).fileno()
+        log = Path(f"{path.resolve()}-wal")
+        pages = Pages(file, files.enter_context(log.open("rb")).fileno() if log.exists() else None)
+        prepare(db, copy, 5.0)
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.execute("PRAGMA journal_mode = MEMORY").fetchone()  # it is read once, and removed
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("BEGIN")
+        db.execute("DELETE FROM settings")
+        count = 0
+        for table, row in pages.rows([Table.of(db, name) for name in (*_KEPT, migrations.migrations_table)], progress):
+            columns = dict(zip(table.columns[: len(row)], table.types, strict=False))
+            count += _insert(db, _into(table.name, columns), row)
+        for statement in (_NO_SETTINGS, *_ORPHANS):
+            db.execute(statement)
+        db.execute("COMMIT")
+    return count
 
 
 def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = False) -> Database:
@@ -190,24 +250,34 @@ def _salvage(source: Database, copy: Database, table: str, progress: Progress) -
     if columns:
         # texts go over as their bytes: half a surrogate pair, which some hold, cannot be bound as a text
         listed = ", ".join(f"CAST({name} AS BLOB)" if type_ == "TEXT" else name for name, type_ in columns.items())
-        given = ", ".join("CAST(? AS TEXT)" if type_ == "TEXT" else "?" for type_ in columns.values())
         # the secret of the damaged archive takes the place of the new one's: tenants are named under it
-        verb = "REPLACE" if table == "settings" else "IGNORE"
-        into = f"INSERT OR {verb} INTO {table} ({', '.join(columns)}) VALUES ({given})"
+        into = _into(table, columns, "REPLACE" if table == "settings" else "IGNORE")
         reads = _in_order(source, table, listed) if _has_rowid(copy, table) else _in_one(source, table, listed)
         copy.execute("BEGIN")
         for row in reads:
             if row is None:
                 faults += 1
                 continue
-            try:
-                rows += copy.conn.execute(into, row).rowcount
-            except sqlite_faults() as error:  # a row whose damage the schema refuses
-                if spoils_all(error):
-                    raise
+            rows += _insert(copy, into, row)
             progress(rows, rows)
         copy.execute("COMMIT")
     return Salvaged(table, rows, faults)
+
+
+def _into(table: str, columns: Mapping[str, str], verb: str = "IGNORE") -> str:
+    """The statement for a row whose texts are given as bytes. columns: name -> type"""
+    given = ", ".join("CAST(? AS TEXT)" if type_ == "TEXT" else "?" for type_ in columns.values())
+    return f"INSERT OR {verb} INTO {table} ({', '.join(columns)}) VALUES ({given})"
+
+
+def _insert(copy: Database, into: str, row: Sequence[Any]) -> int:
+    """How many rows were added: none where the schema refuses one for its damage, or has it already."""
+    try:
+        return int(copy.conn.execute(into, row).rowcount)
+    except sqlite_faults() as error:
+        if spoils_all(error):
+            raise
+        return 0
 
 
 def _shared(source: Database, copy: Database, table: str) -> dict[str, str]:
