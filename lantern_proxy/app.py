@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
 
 _NOT_A_WORKER = failure("permission_error", "this port is for lantern's own workers; use the one it serves on")
-_NO_WEBSOCKET = failure("upgrade_required", "lantern speaks HTTP here, no WebSocket; use POST")
+_NO_WEBSOCKET = failure("upgrade_required", "lantern: no WebSocket here; use POST, or call the provider itself")
 
 
 class App:

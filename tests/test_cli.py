@@ -1057,6 +1057,16 @@ def test_doctor_tells_a_file_from_which_no_upstream_key_can_be_read(lantern):
     assert of_keys() == []
 
 
+@pytest.mark.parametrize(("path", "told"), [("", True), ("/", True), ("/v1", False), ("/api/v1", False)])
+def test_doctor_tells_an_upstream_that_ends_without_v1(lantern, path, told):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        environ = {"LANTERN_OPENAI_UPSTREAM": f"{base}{path}", "LANTERN_ANTHROPIC_UPSTREAM": base}
+        found = {row["name"]: row for row in rows(lantern("doctor", "--json", env=environ))}
+    assert (found["openai"]["state"], "add /v1" in found["openai"]["remedy"]) == ("ok", told)
+    assert (found["anthropic"]["state"], found["anthropic"]["remedy"]) == ("ok", "")
+
+
 def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listening, refusing() as closed_port:

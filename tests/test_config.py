@@ -105,7 +105,27 @@ def test_every_field_has_its_reason_under_it():
         ("upstream: {openai: 'https://'}", "upstream.openai is 'https://'; use http://host/path"),
         ("upstream: {openai: 'http://a:b/v1'}", "upstream.openai is 'http://a:b/v1'; use http://host/path"),
         ("upstream: {openai: 'http://[/v1'}", "upstream.openai is 'http://[/v1'; use http://host/path"),
-        ("upstream: {openai: 'http://h/?a=b'}", "upstream.openai is 'http://h/?a=b'; use http://host/path"),
+        (
+            "upstream: {openai: 'http://h/v1?a=b'}",
+            "upstream.openai is 'http://h/v1?a=b'; use http://h/v1 (requests bring",
+        ),
+        (
+            "upstream: {openai: 'http://h/o/chat/completions?v=1'}",
+            "upstream.openai is 'http://h/o/chat/completions?v=1'; use http://h/o (",
+        ),
+        ("upstream: {openai: 'http://h/v1#a'}", "upstream.openai is 'http://h/v1#a'; use http://h/v1 (requests bring"),
+        (
+            "upstream: {openai: 'https://h/v1/chat/completions'}",
+            "upstream.openai is 'https://h/v1/chat/completions'; use https://h/v1 (requests bring the rest themselves)",
+        ),
+        (
+            "upstream: {anthropic: 'https://h/v1/messages/'}",
+            "upstream.anthropic is 'https://h/v1/messages/'; use https://h/v1 (",
+        ),
+        (
+            "upstream: {routes: [{url: 'https://h/responses'}]}",
+            "upstream.routes[0].url is 'https://h/responses'; use https://h (",
+        ),
         ("upstream: {http2: 1}", "upstream.http2 is 1; use true or false"),
         ("reinforce: {floor: 0.3}", "reinforce.minimum is 0.1, below reinforce.floor 0.3"),
         ("tenants: {t_x: {}}", "tenants.t_x is 't_x'; use letters"),

@@ -306,6 +306,12 @@ def test_the_unit_starts_what_exists_and_waits_longer_than_answers_may_drain():
     assert float(unit()["TimeoutStopSec"]) > Config().server.drain_s
 
 
+def test_the_unit_is_not_started_again_with_settings_that_are_wrong(tmp_path):
+    (tmp_path / "lantern.yaml").write_text("server: {port: 99999}")
+    command = [sys.executable, "-m", "lantern_proxy", "serve", "--config", str(tmp_path / "lantern.yaml")]
+    assert subprocess.run(command, capture_output=True).returncode == int(unit()["RestartPreventExitStatus"])
+
+
 def test_the_unit_waits_for_the_clock_where_something_sets_it():
     """systemd.special(7): who needs the time is ordered after time-sync.target, and does not pull it in."""
     assert "time-sync.target" in unit()["After"].split()

@@ -26,6 +26,7 @@ from lantern_proxy.turn import LATEST_S
 
 State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
+_NO_V1 = "it ends without /v1: where chat completions get 404, add /v1 to upstream.openai"
 _HEALTH_S = 2.0
 _CLOCK_S = 300.0
 """So far ahead of the clock the archive's newest turn may be."""
@@ -294,7 +295,7 @@ def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
     except (OSError, ValueError) as error:  # ValueError: a proxy whose port is no number
         reason = getattr(error, "strerror", None) or error
         return Diagnosis(name, "warn", f"{first} cannot be reached: {reason}", f"check the network, or {remedy}")
-    return Diagnosis(name, "ok", f"{first} can be reached")
+    return Diagnosis(name, "ok", f"{first} can be reached", _NO_V1 if name == "openai" and url.count("/") == 2 else "")
 
 
 def _trust() -> Iterator[Diagnosis]:

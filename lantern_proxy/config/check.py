@@ -174,14 +174,21 @@ def _limit(value: Any, rule: object, place: str) -> Any:
     return value
 
 
+_ENDPOINT = re.compile("/(chat/completions|responses|messages)/*$")
+"""What clients add to a base URL, and is pasted with it."""
+
+
 def _url(value: str, place: str) -> str:
     try:
         parts = urlsplit(value)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or re.search(r"\s", value) or parts.query or parts.fragment:
+    if not usable or re.search(r"\s", value):
         raise ConfigError(place, f"is {shown(value)}; use http://host/path or https://host/path")
+    base = _ENDPOINT.sub("", re.split("[?#]", value, maxsplit=1)[0])
+    if base != value:
+        raise ConfigError(place, f"is {shown(value)}; use {base} (requests bring the rest themselves)")
     if "@" in parts.netloc:
         raise ConfigError(place, "has a password in it; leave it out, keys are the client's own")
     return value.rstrip("/")
