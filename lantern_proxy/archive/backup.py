@@ -32,6 +32,7 @@ from lantern_proxy.archive.file import (
     secret_of,
 )
 from lantern_proxy.archive.pages import Pages, Table
+from lantern_proxy.archive.raw import is_plain
 from lantern_proxy.migrations.archive import migrations
 
 Progress = Callable[[int, int], None]
@@ -49,6 +50,7 @@ _KEPT = (
 """Tables that hold what cannot be made again, those first to which others point. Indexes are made anew."""
 
 
+_KEY = "if it is encrypted check its key (archive.key_env or key_file, or --archive-key-env), else "
 _FIRST = _KEPT[:9]
 """Those that every archive has: they are of the first step of the schema."""
 
@@ -112,7 +114,9 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
         copy.execute("PRAGMA foreign_keys = OFF")
         salvaged = [_salvage(source, copy, table, progress) for table in _KEPT]
         if not any(each.rows for each in salvaged if each.table != "settings"):
-            raise ArchiveError(f"archive {path} gives nothing back; restore a backup of it")
+            raise ArchiveError(
+                f"archive {path} gives nothing back; {'' if is_plain(path) else _KEY}restore a backup of it"
+            )
         _mend(copy)
         copy.execute("PRAGMA journal_mode = DELETE")
     return salvaged
