@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.raw import PLAIN
+
 Value = int | float | bytes | None
 
 _LEAF, _INDEX_LEAF, _INDEX = 13, 10, 2
@@ -88,9 +90,9 @@ class Pages:
     def page(self, number: int) -> bytes:
         """They count from 1; what is beyond the end of the file is zeros."""
         if self._log is not None and number in self._newer:
-            data = os.pread(self._log, self.size, self._newer[number])
+            data = _read(self._log, self.size, self._newer[number])
         else:
-            data = os.pread(self._file, self.size, (number - 1) * self.size)
+            data = _read(self._file, self.size, (number - 1) * self.size)
         return data.ljust(self.size, b"\0")
 
     def rows(
@@ -143,19 +145,28 @@ class Pages:
         return found
 
 
+def _read(file: int, length: int, at: int) -> bytes:
+    """What a disk at fault does not give is empty."""
+    try:
+        return os.pread(file, length, at)
+    except OSError:
+        return b""
+
+
 def _size_of_page(file: int, log: int | None) -> int:
-    """As the file says or its log; what Lantern's archives have where both are damaged."""
-    said = [int.from_bytes(os.pread(file, 2, 16), "big")]
-    if log is not None:
-        said.append(int.from_bytes(os.pread(log, 4, 8), "big"))
+    """As the log says or the file; what Lantern's archives have where both are damaged."""
+    said = [] if log is None else [int.from_bytes(_read(log, 4, 8), "big")]
+    head = _read(file, 18, 0)
+    if head.startswith(PLAIN):
+        said.append(int.from_bytes(head[16:], "big"))
     return next((size for size in said if 512 <= size <= 65_536 and not size & (size - 1)), _PAGE_BYTES)
 
 
 def _committed(log: int, size: int) -> tuple[dict[int, int], int]:
     """Where in the log the newest committed version of each page is, and how many pages the last commit left."""
-    salts = os.pread(log, 8, 16)
+    salts = _read(log, 8, 16)
     at, found, waiting, pages = _LOG_HEAD, dict[int, int](), dict[int, int](), 0
-    while len(head := os.pread(log, _FRAME, at)) == _FRAME and head[8:16] == salts:
+    while len(head := _read(log, _FRAME, at)) == _FRAME and head[8:16] == salts:
         waiting[int.from_bytes(head[:4], "big")] = at + _FRAME
         if left := int.from_bytes(head[4:8], "big"):
             found.update(waiting)

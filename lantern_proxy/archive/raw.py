@@ -9,13 +9,13 @@ from pathlib import Path
 
 from lantern_proxy.locked import fcntl
 
-_PLAIN = b"SQLite format 3\0"
+PLAIN = b"SQLite format 3\0"
 
 
 def is_plain(path: Path) -> bool:
     """Does the file begin as SQLite's do? An encrypted one does not."""
     with contextlib.suppress(OSError), _bytes_of(path) as file:
-        return file.read(len(_PLAIN)) == _PLAIN
+        return file.read(len(PLAIN)) == PLAIN
     return False
 
 
@@ -23,7 +23,7 @@ def has_no_log(path: Path) -> bool:
     """Does a plain file say that it has no write-ahead log (file format, section 1.3)? Raises OSError."""
     with _bytes_of(path) as file:
         head = file.read(20)
-    return head.startswith(_PLAIN) and head[18:] == b"\1\1"
+    return head.startswith(PLAIN) and head[18:] == b"\1\1"
 
 
 def occurrences(path: Path, text: str) -> int:
