@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import advance, answered, begin, shown_beside
-from lantern_proxy.history.begun import as_begun
-from lantern_proxy.history.former import before_form, on_branch, with_answered_branch, with_branch, without_aside
+from lantern_proxy.history.agent_steps import steps_of
+from lantern_proxy.history.branches import before_form, on_branch, with_answered_branch, with_branch, without_aside
+from lantern_proxy.history.containment import whole_of
+from lantern_proxy.history.prefill import as_begun
 from lantern_proxy.history.record import Said, Session, answers_of
-from lantern_proxy.history.script import lines_of, parted
-from lantern_proxy.history.steps import steps_of
 from lantern_proxy.history.summaries import told_aside
-from lantern_proxy.history.whole import whole_of
+from lantern_proxy.history.transcript import lines_of, parted
 from lantern_proxy.session import Known, Link, link, remember
-from lantern_proxy.session.known import side_id
-from lantern_proxy.session.script import script_use
-from lantern_proxy.session.shown_first import results_in
-from lantern_proxy.session.side import summed_up_since
+from lantern_proxy.session.early_results import results_in
+from lantern_proxy.session.index import side_id
+from lantern_proxy.session.side_calls import summed_up_since
+from lantern_proxy.session.transcript_use import script_use
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request, plain
 
 

@@ -36,7 +36,7 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, users_text_of
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known, Link
-from lantern_proxy.session.recalled import recall
+from lantern_proxy.session.from_archive import recall
 from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Api, Filed, Identity, Passage, Request, Restored
 from lantern_proxy.turn_blocks import blocks_in

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from lantern_proxy.archive import SessionRow
 from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS, query_of
-from lantern_proxy.compaction.place import question
+from lantern_proxy.compaction.placement import question
 from lantern_proxy.history.record import Session
 from lantern_proxy.turn import Api, Request, fingerprint
 from lantern_proxy.turn_memo import Memo
@@ -38,7 +38,7 @@ def unkept_row(session: Session) -> SessionRow:
 
 
 def session_of(row: SessionRow) -> Session:
-    """What the row alone tells; session.recalled fills in the rest. Sub-agents and side calls: <parent>.<agent>."""
+    """What the row alone tells; session.from_archive fills in the rest. Sub-agents and side calls: <parent>.<agent>."""
     own = f"{row.parent}."
     agent = row.id.removeprefix(own) if row.parent and row.id.startswith(own) else ""
     apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}

@@ -289,7 +289,7 @@ For whoever changes Lantern: which module holds what. One request goes through i
    for a block, and `wire/` splices it into the client's own bytes. `proxy/ledger.py` repeats it in later requests.
 4. `upstream/` sends it, `proxy/relay.py` hands the answer on as it comes.
 5. `proxy/record.py` makes a record of both, `proxy/writer.py` hands it to `archive/`, and the last byte waits until it
-   is committed. Passages are cut afterwards (`proxy/cut.py`, `chunk.py`), vectors later still (`proxy/keeper.py`).
+   is committed. Passages are cut afterwards (`proxy/cutter.py`, `chunk.py`), vectors later still (`proxy/upkeep.py`).
 
 Where a change goes:
 
@@ -308,7 +308,7 @@ Tests are named after modules. `tests/chats.py` has clients without I/O, `tests/
 real app. `tests/possible/`, `tests/crowd.py` and `tests/strangers.py` draw clients by number; `tests/clients/` drives
 real ones.
 
-A module that outgrew one file is a folder, and its first file is `__init__.py`: `session/side.py` is a part of
+A module that outgrew one file is a folder, and its first file is `__init__.py`: `session/side_calls.py` is a part of
 `session/`. A part that may be needed without the whole, or is the only one, stands beside it: `bm25_kernel.py`.
 What may import what is a table in `tests/test_layers.py`. `python scripts/reference.py` makes this page from the first
 lines of the modules, and those of settings and commands from the code. CI runs `scripts/check` and `scripts/test`.

@@ -16,9 +16,9 @@ from typing import Any
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import head_of
 from lantern_proxy.history.record import Session
-from lantern_proxy.history.script import as_told
+from lantern_proxy.history.transcript import as_told
 from lantern_proxy.session import Known
-from lantern_proxy.session.recalled import recall
+from lantern_proxy.session.from_archive import recall
 from lantern_proxy.turn import Answer, Api, Filed, Head, Request, is_random
 from lantern_proxy.wire import chat as wire
 from lantern_proxy.wire.headers import identity

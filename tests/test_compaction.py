@@ -27,7 +27,7 @@ from chats import (
 )
 
 from lantern_proxy.compaction import align as compaction_align
-from lantern_proxy.compaction.place import place
+from lantern_proxy.compaction.placement import place
 from lantern_proxy.follow import Step
 from lantern_proxy.turn import LOSSES, plain
 from lantern_proxy.wire import chat as wire

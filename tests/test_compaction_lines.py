@@ -5,7 +5,7 @@ import time
 import pytest
 
 from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
-from lantern_proxy.history.whole import Whole
+from lantern_proxy.history.containment import Whole
 
 TEXT = "Keep the books of the house.\n\nHello, shall we start?"
 

@@ -18,8 +18,8 @@ import httpx
 import pytest
 from scripted import Upstream, body, config_for, http, process, serving, wait_for
 from test_archive import record
-from test_proxy_cut import TENANT, filed
-from test_proxy_cut import record as history
+from test_proxy_cutter import TENANT, filed
+from test_proxy_cutter import record as history
 
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Record, Uncut
 from lantern_proxy.archive.file import WAL_PAGES

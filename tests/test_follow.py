@@ -6,8 +6,8 @@ import pytest
 from chats import STYLES, Chat, Lab, Wire, assistant, called, result, summary_of, turns, user
 
 from lantern_proxy.follow import reply
-from lantern_proxy.session import forget, remembered
-from lantern_proxy.session.shown_first import results_in
+from lantern_proxy.session import forget, indexing
+from lantern_proxy.session.early_results import results_in
 from lantern_proxy.turn import Answer
 from lantern_proxy.wire import chat as wire
 
@@ -277,12 +277,12 @@ def test_forgotten_sessions_leave_nothing_behind_and_do_not_disturb_the_others()
 
 def test_the_session_seen_longest_ago_makes_room():
     lab = Lab()
-    chats = [Chat(lab, named=f"n{n}") for n in range(remembered.SIZE + 2)]
+    chats = [Chat(lab, named=f"n{n}") for n in range(indexing.SIZE + 2)]
     for n, chat in enumerate(chats):
         lab.answer(chat.send([user(f"hello {n}")]), assistant(f"hello to you, {n}"))
-    assert remembered.SIZE * 0.9 < len(lab.known.sessions) <= remembered.SIZE
+    assert indexing.SIZE * 0.9 < len(lab.known.sessions) <= indexing.SIZE
     assert "ses_1" not in lab.known.sessions
-    assert chats[-1].send([user("again")]).session.id == f"ses_{remembered.SIZE + 2}"
+    assert chats[-1].send([user("again")]).session.id == f"ses_{indexing.SIZE + 2}"
 
 
 READ = "call_9f27c1d3"

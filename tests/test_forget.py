@@ -20,7 +20,7 @@ from lantern_proxy.archive.retention import leap, retain, would_retain
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.config.safety import PrivacyConfig
-from lantern_proxy.history import same as history_same
+from lantern_proxy.history import shared_prefix
 
 SECRET = "the XYLOPHONE-42 ships on friday to Køge"
 OTHER = "the MARIMBA-43 stays in the harbour of Aarhus"
@@ -228,7 +228,7 @@ def question(said, about):
 
 def in_memory(text: str) -> bool:
     """Does a history that was compared last hold it?"""
-    return any(text in m.text for messages, _ in history_same._known for m in messages)
+    return any(text in m.text for messages, _ in shared_prefix._known for m in messages)
 
 
 def test_a_running_proxy_restores_forgotten_text_no_more_and_takes_it_in_no_more(tmp_path):
@@ -769,9 +769,9 @@ def test_what_is_under_way_of_another_conversation_is_kept_when_something_is_for
 
 
 def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
-    from lantern_proxy.proxy import keeper
+    from lantern_proxy.proxy import upkeep
 
-    monkeypatch.setattr(keeper, "_RETAIN_S", 0.2)
+    monkeypatch.setattr(upkeep, "_RETAIN_S", 0.2)
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path, privacy=PrivacyConfig(keep_messages=2))
         with serving(config) as url:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scripted import filed
 
-from lantern_proxy.compaction.place import is_spoken
+from lantern_proxy.compaction.placement import is_spoken
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy import Proxy

@@ -9,7 +9,7 @@ from chats import CODER, SYSTEM, assistant, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy.compaction.alike import _words
+from lantern_proxy.compaction.similarity import _words
 from lantern_proxy.history.record import chains
 from lantern_proxy.history.text import same_system, terms
 from lantern_proxy.turn import canonical, without_reminders

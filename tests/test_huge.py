@@ -9,18 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from lantern_proxy import turn_memo
-from lantern_proxy.compaction import align, alike
+from lantern_proxy.compaction import align, similarity
 from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
-from lantern_proxy.history import same as history_same
-from lantern_proxy.history.dress import parts_of
+from lantern_proxy.history import shared_prefix
+from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.embedded import squeezed
+from lantern_proxy.history.presentation import parts_of
 from lantern_proxy.history.record import Entry, Session
-from lantern_proxy.history.told import squeezed
-from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
+from lantern_proxy.session.overlap import shown_and_asked
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.rivals import ends_in, settled, went_on_elsewhere
-from lantern_proxy.session.shown import shown_and_asked
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 
@@ -150,7 +150,7 @@ def read(messages):
 def seconds_of(before, after):
     """How long it takes to see what became of a history."""
     turn_memo.forget_all()
-    history_same.forget_all()
+    shared_prefix.forget_all()
     known, who, ids = Known(), Identity(ids=(("x-lantern-session", "huge"),)), iter(map(str, range(9)))
     requests = read(before), read(after)
     answer = Answer(messages=(chat.read_message(json.dumps(assistant("Fine, and what else?")).encode()),))
@@ -272,9 +272,9 @@ def test_a_last_message_of_many_parts_is_compared_in_linear_time():
 
 def test_of_texts_from_one_template_only_like_ones_are_looked_at_closely(monkeypatch):
     """Each begins as all others do: what is asked of each pair has to cost next to nothing."""
-    pairs, closely, is_alike, has_ellipsis = [], [], align.is_alike, alike.has_ellipsis_for
+    pairs, closely, is_alike, has_ellipsis = [], [], align.is_alike, similarity.has_ellipsis_for
     monkeypatch.setattr(align, "is_alike", lambda a, b: pairs.append((a.role, b.role)) or is_alike(a, b))
-    monkeypatch.setattr(alike, "has_ellipsis_for", lambda *pair: closely.append(pair) or has_ellipsis(*pair))
+    monkeypatch.setattr(similarity, "has_ellipsis_for", lambda *pair: closely.append(pair) or has_ellipsis(*pair))
     before = talk(50, lambda n: stamped(f"do {n}."), lambda n: stamped(f"done {n}."))
     after = talk(50, lambda n: stamped(f"with {n}!"), lambda n: stamped(f"has done {n}!" if n % 5 else f"done, {n}!"))
     old, new = (align.seats(read(each).messages) for each in (before, after[2:]))

@@ -22,7 +22,7 @@ from lantern_proxy.restore import passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
-from lantern_proxy.session import RECENT_S, Known, forget, remembered
+from lantern_proxy.session import RECENT_S, Known, forget, indexing
 from lantern_proxy.turn import Block, Restored, plain
 from lantern_proxy.turn_memo import Memo
 from lantern_proxy.wire.http import Arrival
@@ -34,8 +34,8 @@ FINDS = ("by_id", "by_answer", "by_user", "by_family", "by_head", "by_start", "s
 @pytest.fixture
 def few(monkeypatch):
     """Sixteen sessions of a tenant stay, and thirty texts of each."""
-    monkeypatch.setattr(remembered, "SIZE", 16)
-    monkeypatch.setattr(remembered, "_SAID", 30)
+    monkeypatch.setattr(indexing, "SIZE", 16)
+    monkeypatch.setattr(indexing, "_SAID", 30)
 
 
 def live(lab: Lab, n: int, turns: int = 4) -> Chat:
@@ -74,7 +74,7 @@ def test_when_all_sessions_are_forgotten_nothing_is_left_of_them(few):
 
 
 def test_long_sessions_make_room_for_each_other_by_their_bytes(monkeypatch):
-    monkeypatch.setattr(remembered, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(indexing, "MOST_BYTES", 1_000_000)
     lab = Lab()
     for n in range(30):
         lab.answer(Chat(lab, named=f"n{n}").send([user(f"file {n} " * 4_000)]), assistant(f"I read file {n}."))
@@ -96,7 +96,7 @@ def test_what_a_session_takes_shrinks_with_what_its_client_shows():
 
 
 def test_a_session_keeps_its_latest_texts_only(monkeypatch):
-    monkeypatch.setattr(remembered, "_SAID_CHARS", 10_000)
+    monkeypatch.setattr(indexing, "_SAID_CHARS", 10_000)
     lab = Lab()
     chat = Chat(lab)
     for n in range(50):

@@ -35,7 +35,7 @@ from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantCon
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history.record import chains, place_key
 from lantern_proxy.proxy.ledger import Anchor, Ledgers, block_at, replay
-from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy.open_archive import Opened
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.turn import Answer, Identity, Request, Restored
 from lantern_proxy.wire import chat

@@ -12,8 +12,8 @@ from test_archive import MINE, passage, record, transactions
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule
 from lantern_proxy.cli import main as cli
-from lantern_proxy.proxy import keeper
-from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy import upkeep
+from lantern_proxy.proxy.open_archive import Opened
 
 PASSAGES = 1_200
 
@@ -85,7 +85,7 @@ def test_where_it_was_stopped_it_goes_on_and_searches_find_meanwhile_what_is_the
 
 
 def test_a_running_proxy_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "_RETAIN_S", 0.2)
+    monkeypatch.setattr(upkeep, "_RETAIN_S", 0.2)
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path)
         with Archive(config.archive.path) as archive:
@@ -107,7 +107,7 @@ def test_a_proxy_that_stops_leaves_the_rest_for_later(archive, tmp_path):
         config = config_for(upstream, tmp_path)
         opened = Opened(config, None, lambda *_: None)
         assert opened.open(lambda _: None)
-        stopped = keeper.Keeper(config, None, opened, keeps=True)
+        stopped = upkeep.Keeper(config, None, opened, keeps=True)
         stopped.stop()
         stopped._reindex()
         opened.close()

@@ -9,8 +9,8 @@ from clock import is_linear
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history.record import Session
 from lantern_proxy.session import forget, link
-from lantern_proxy.session.known import Known
-from lantern_proxy.session.recalled import recall
+from lantern_proxy.session.from_archive import recall
+from lantern_proxy.session.index import Known
 from lantern_proxy.turn import Answer, Filed, Head, Identity, Request
 from lantern_proxy.wire import chat
 

@@ -8,15 +8,15 @@ import pytest
 from chats import SYSTEM, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
 
 from lantern_proxy.history import begin
-from lantern_proxy.history.former import begins_behind, is_let_go
+from lantern_proxy.history.branches import begins_behind, is_let_go
 from lantern_proxy.history.forms import form_among, in_form, is_others
 from lantern_proxy.history.record import Entry, Form, Session
-from lantern_proxy.history.script import as_told, line_of, parted, script_of
+from lantern_proxy.history.transcript import as_told, line_of, parted, script_of
 from lantern_proxy.session import forget, link, remember
-from lantern_proxy.session.known import Known
+from lantern_proxy.session.index import Known
+from lantern_proxy.session.instructions import is_result_to_shorten, is_summary_call, is_task_about
 from lantern_proxy.session.pasted import is_told
-from lantern_proxy.session.script import is_own
-from lantern_proxy.session.wishes import is_result_to_shorten, is_summary_call, is_task_about
+from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import Identity, Request
 from lantern_proxy.wire import chat
 

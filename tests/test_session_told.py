@@ -7,9 +7,9 @@ import pytest
 from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, turns, user
 
 from lantern_proxy.history.record import Session
-from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
-from lantern_proxy.session.retold import is_retold
-from lantern_proxy.session.words import begins_anew
+from lantern_proxy.session.by_words import begins_anew
+from lantern_proxy.session.delegation import is_delegated, is_passed_on, is_taken_over
+from lantern_proxy.session.retold_history import is_retold
 from lantern_proxy.turn import Request
 from lantern_proxy.wire import chat
 

@@ -7,18 +7,18 @@ import time
 
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
-from test_proxy_cut import TENANT, filed, record
+from test_proxy_cutter import TENANT, filed, record
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bm25 import BUILT
 from lantern_proxy.config import PrivacyConfig, RestoreConfig, TenantConfig
-from lantern_proxy.proxy import keeper as proxy_keeper
-from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy import upkeep as proxy_upkeep
+from lantern_proxy.proxy.open_archive import Opened
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.restore import snapshots
-from lantern_proxy.session.known import side_id
+from lantern_proxy.session.index import side_id
 from lantern_proxy.turn import Identity
 from lantern_proxy.wire import chat
 
@@ -142,7 +142,7 @@ def test_retention_by_the_proxy_takes_the_snapshots_with_it(tmp_path, monkeypatc
         with Archive(path) as archive:
             [tenant] = archive.tenants()
         assert kept()
-        monkeypatch.setattr(proxy_keeper, "_RETAIN_S", 0.1)
+        monkeypatch.setattr(proxy_upkeep, "_RETAIN_S", 0.1)
         keep = PrivacyConfig(keep_days=1e-7)
         with serving(config_for(upstream, tmp_path, privacy=keep, **settings)):
             assert wait_for(lambda: not kept())

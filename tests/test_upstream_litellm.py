@@ -9,7 +9,7 @@ from scripted import Upstream, ask, body, config_for, process, say
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.litellm import LitellmTransport, litellm
-from lantern_proxy.upstream.stock import litellm_client
+from lantern_proxy.upstream.via_httpx import litellm_client
 from lantern_proxy.wire import CHAT, RESPONSES
 
 pytestmark = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `litellm` is not installed")

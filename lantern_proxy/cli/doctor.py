@@ -272,7 +272,7 @@ def _upstreams(settings: UpstreamConfig) -> Iterator[Diagnosis]:
 
 def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
     """Does a connection come about, TLS included, or one to the proxy that stands between? Nothing is asked."""
-    from lantern_proxy.upstream import proxy_of, stock
+    from lantern_proxy.upstream import proxy_of, via_httpx
     from lantern_proxy.upstream.dial import UNKNOWN_AUTHORITY, trusting
     from lantern_proxy.upstream.errors import ConnectError
     from lantern_proxy.upstream.http1 import Origin
@@ -282,7 +282,7 @@ def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
     first = f"{proxy}, the environment's proxy for {url}," if proxy else url
     try:
         if proxy:
-            stock.client(settings)  # what requests go through
+            via_httpx.client(settings)  # what requests go through
         there = Origin.of(proxy or url)
         with socket.create_connection((there.host, there.port), timeout=_CONNECT_S) as plain:
             if there.scheme == "https":

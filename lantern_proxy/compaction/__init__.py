@@ -8,9 +8,10 @@ stands in the place of the gone decide:
     gone from the front or the middle, the rest kept    window, or compacted when a summary stands there
     a result or text that is short now                  cleared
 
-Each question has a module: which items are those of the head (align.py, seen.py), what is there still, but shorter
+Each question has a module: which items are those of the head (align.py, diff.py), what is there still, but shorter
 (cleared.py), is the history only written otherwise, or taken back (rewrites.py), which message holds a summary of the
-gone (summary.py), where does a restored block go (place.py). Words of clients (history/summaries.py) only break ties.
+gone (summary.py), where does a restored block go (placement.py). Words of clients (history/summaries.py) only break
+ties.
 """
 
 import re
@@ -23,7 +24,8 @@ from msgspec import Struct, structs
 
 from lantern_proxy.compaction.align import seats
 from lantern_proxy.compaction.cleared import find_cleared, is_all_there
-from lantern_proxy.compaction.place import is_begun_answer, is_spoken, question
+from lantern_proxy.compaction.diff import Seen, see
+from lantern_proxy.compaction.placement import is_begun_answer, is_spoken, question
 from lantern_proxy.compaction.rewrites import (
     is_echoed,
     is_edited,
@@ -35,11 +37,10 @@ from lantern_proxy.compaction.rewrites import (
     is_told_again,
     is_undone,
 )
-from lantern_proxy.compaction.seen import Seen, see
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
 from lantern_proxy.history.record import Entry, Said, Session, goes_on
-from lantern_proxy.history.script import beginning, ending
 from lantern_proxy.history.text import behind_last
+from lantern_proxy.history.transcript import beginning, ending
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain
 
 _CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")

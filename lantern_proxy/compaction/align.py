@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from lantern_proxy.compaction.alike import (
+from lantern_proxy.compaction.similarity import (
     MARK_CHARS,
     bare,
     ends_of,
@@ -24,7 +24,7 @@ from lantern_proxy.compaction.alike import (
     is_patched,
     unstamped,
 )
-from lantern_proxy.history.dress import says_same
+from lantern_proxy.history.presentation import says_same
 from lantern_proxy.history.record import is_empty
 from lantern_proxy.turn import SYSTEM, Item, Message, plain
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from lantern_proxy.compaction.align import Pairs
-from lantern_proxy.compaction.alike import bare, has_ellipsis_for, is_alike
-from lantern_proxy.compaction.seen import Seen, is_user_text
-from lantern_proxy.history.dress import shown_as
+from lantern_proxy.compaction.diff import Seen, is_user_text
+from lantern_proxy.compaction.similarity import bare, has_ellipsis_for, is_alike
+from lantern_proxy.history.presentation import shown_as
 from lantern_proxy.history.record import before_answer
 from lantern_proxy.history.text import shared_ends, shared_front, terms
 from lantern_proxy.turn import Item, plain

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.history.whole import Whole
+from lantern_proxy.history.containment import Whole
 from lantern_proxy.turn import plain
 
 _LEAST_CHARS = 8

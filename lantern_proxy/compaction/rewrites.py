@@ -6,14 +6,14 @@ Each question is about the items of the head that the request lacks (Seen.gone),
 import msgspec
 
 from lantern_proxy.compaction.align import alike_among
+from lantern_proxy.compaction.diff import Seen, is_user_text, untimed_text
 from lantern_proxy.compaction.lines import is_made_of, stands_in
-from lantern_proxy.compaction.seen import Seen, is_user_text, untimed_text
-from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.embedded import SPEAKER
+from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import answers_of, chains, place_key
 from lantern_proxy.history.summaries import SUMMARY_CHARS, is_marked
 from lantern_proxy.history.text import mostly_equal
-from lantern_proxy.history.told import SPEAKER
-from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import Item, Message, item, plain
 
 _TEXTS_TOLD = 4

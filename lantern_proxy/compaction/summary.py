@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
+from lantern_proxy.compaction.diff import Seen, untimed_text
 from lantern_proxy.compaction.rewrites import is_rewritten
-from lantern_proxy.compaction.seen import Seen, untimed_text
-from lantern_proxy.history.dress import shown_as, strings_of, unescaped
+from lantern_proxy.history.containment import Sought, Whole, whole_of
+from lantern_proxy.history.presentation import shown_as, strings_of, unescaped
 from lantern_proxy.history.record import Said, Session
 from lantern_proxy.history.summaries import SUMMARY_CHARS, is_marked
 from lantern_proxy.history.text import terms
-from lantern_proxy.history.whole import Sought, Whole, whole_of
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _CANDIDATES = 400

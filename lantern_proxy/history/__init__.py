@@ -25,7 +25,7 @@ from lantern_proxy.history.record import (
     place_key,
     shown,
 )
-from lantern_proxy.history.same import chain_after, chain_on, changed
+from lantern_proxy.history.shared_prefix import chain_after, chain_on, changed
 from lantern_proxy.turn import (
     BLANK,
     SYSTEM,

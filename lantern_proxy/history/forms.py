@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from lantern_proxy.history.record import Form, Session
-from lantern_proxy.history.same import once
+from lantern_proxy.history.shared_prefix import once
 from lantern_proxy.history.text import breadth, same_system, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 

@@ -5,8 +5,8 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from lantern_proxy.history.dress import shown_as
-from lantern_proxy.history.same import chain_hashes, chain_on, changed, once, reads_same
+from lantern_proxy.history.presentation import shown_as
+from lantern_proxy.history.shared_prefix import chain_hashes, chain_on, changed, once, reads_same
 from lantern_proxy.turn import BLANK, SYSTEM, Api, Item, Message, Request, item
 
 Said = Collection[tuple[str, str]]
@@ -85,7 +85,7 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     """Has any of it been lost? Then a question may need evidence that the request lacks."""
     before_form: "Session | None" = None
     """The session before the last request, if that had another form and may have been an aside: see
-    history/former.py"""
+    history/branches.py"""
     forks: "tuple[Session, ...]" = ()
     """The session as it was on abandoned branches, latest first."""
     asides: Mapping[Form, int] = {}
@@ -116,7 +116,7 @@ def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[I
 
 
 def chains(messages: Iterable[Message]) -> Sequence[bytes]:
-    """Chain hash up to each message: see history.same.chain_hashes."""
+    """Chain hash up to each message: see history.shared_prefix.chain_hashes."""
     return chain_hashes(tuple(messages))
 
 

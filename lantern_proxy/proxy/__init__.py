@@ -23,8 +23,8 @@ from lantern_proxy.bm25_kernel import best_kernel
 from lantern_proxy.config import Config
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import answered as after_answer
-from lantern_proxy.history import same as history_same
-from lantern_proxy.history.script import as_told
+from lantern_proxy.history import shared_prefix
+from lantern_proxy.history.transcript import as_told
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy.gate import INLINE_BYTES, BodyReader, Gate
 from lantern_proxy.proxy.lazy_restorer import MakeRestorer, make_restorer
@@ -34,7 +34,7 @@ from lantern_proxy.proxy.restore import Restoring
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
-from lantern_proxy.wire import Protocol, protocol_of, protocols_at, read_answer, read_request, reread
+from lantern_proxy.wire import Protocol, incremental, protocol_of, protocols_at, read_answer, read_request
 from lantern_proxy.wire.headers import brief, identity, telling
 from lantern_proxy.wire.http import (
     MAX_DECODED_BYTES,
@@ -89,7 +89,7 @@ class Proxy:
         self._reader = BodyReader()
         self._most_bytes = min(MAX_DECODED_BYTES, config.access.max_body_mb * 1_000_000)
         """Longer bodies and answers, once decoded, are not parsed."""
-        self.rereads = reread.Rereads()
+        self.rereads = incremental.Rereads()
         self._file = (0, 0)
         """(Opened.file, Keeper.forgets) of what is in memory; when it changes, memory is cleared."""
         self.came_at = time.monotonic()
@@ -211,7 +211,7 @@ class Proxy:
     def let_go_of_texts(self) -> None:
         """Clear the caches of recently parsed texts."""
         self.rereads.clear()
-        history_same.forget_all()
+        shared_prefix.forget_all()
         turn_memo.forget_all()
 
     async def preview(self, body: bytes, **asked: str) -> Preview:
@@ -326,10 +326,10 @@ def _read(wire: Protocol, plain: bytes) -> tuple[Protocol, Request]:
     return wire, request
 
 
-def _read_to_keep(wire: Protocol, plain: bytes) -> tuple[Protocol, Request, reread.Seen | None]:
+def _read_to_keep(wire: Protocol, plain: bytes) -> tuple[Protocol, Request, incremental.Seen | None]:
     wire, request = _read(wire, plain)
-    keep = len(plain) >= reread.LEAST_BYTES
-    return wire, request, reread.seen(wire.read, wire.key, plain, request) if keep else None
+    keep = len(plain) >= incremental.LEAST_BYTES
+    return wire, request, incremental.seen(wire.read, wire.key, plain, request) if keep else None
 
 
 def _unpack(wire: Protocol, body: bytes, encoding: str, most_bytes: int) -> tuple[bytes, tuple[Protocol, Request]]:

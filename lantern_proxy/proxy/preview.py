@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lantern_proxy import reinforce
 from lantern_proxy.compaction import whole
 from lantern_proxy.follow import Compared, compared
-from lantern_proxy.history.script import as_told
+from lantern_proxy.history.transcript import as_told
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.proxy.restore import room_for
 from lantern_proxy.turn import Identity, Preview, Request, Restored

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow
-from lantern_proxy.compaction.place import is_spoken
+from lantern_proxy.compaction.placement import is_spoken
 from lantern_proxy.config import Config
 from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.follow import Step

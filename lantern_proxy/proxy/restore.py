@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import ArchiveError
-from lantern_proxy.compaction.place import place
+from lantern_proxy.compaction.placement import place
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lantern_proxy.compaction import whole
-from lantern_proxy.compaction.place import place
+from lantern_proxy.compaction.placement import place
 from lantern_proxy.follow import Step
 from lantern_proxy.proxy.exchange import Exchange
 from lantern_proxy.proxy.ledger import SessionKey

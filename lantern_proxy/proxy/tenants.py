@@ -14,10 +14,10 @@ from typing import NamedTuple
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config, tenant_named
 from lantern_proxy.history.record import Session, chains, place_key, spoken
-from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy.open_archive import Opened
 from lantern_proxy.session import RECENT_S, WEAK_IDS, Known, Link, forget, link
-from lantern_proxy.session.known import is_named, side_id
-from lantern_proxy.session.recalled import recall
+from lantern_proxy.session.from_archive import recall
+from lantern_proxy.session.index import is_named, side_id
 from lantern_proxy.session_rows import session_of
 from lantern_proxy.turn import Filed, Head, Identity, Request
 

@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from lantern_proxy.archive import Archive, ArchiveError, Record
 from lantern_proxy.config import Config
-from lantern_proxy.proxy.cut import QUIET_S, Cutter, Flush, Settling
-from lantern_proxy.proxy.keeper import Keeper
+from lantern_proxy.proxy.cutter import QUIET_S, Cutter, Flush, Settling
 from lantern_proxy.proxy.lazy_restorer import MADE_S, MakeRestorer, make_restorer
-from lantern_proxy.proxy.opened import RETRY_S, Opened
+from lantern_proxy.proxy.open_archive import RETRY_S, Opened
+from lantern_proxy.proxy.upkeep import Keeper
 from lantern_proxy.turn import BlockKind
 
 if TYPE_CHECKING:

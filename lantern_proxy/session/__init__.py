@@ -24,26 +24,26 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from lantern_proxy.history.dress import says_same
-from lantern_proxy.history.former import begins_behind, is_let_go
+from lantern_proxy.history.branches import begins_behind, is_let_go
 from lantern_proxy.history.forms import shows_system_of, system_text
+from lantern_proxy.history.presentation import says_same
 from lantern_proxy.history.record import Session, goes_on
-from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.text import mostly_equal
-from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
+from lantern_proxy.history.transcript import teller_of
+from lantern_proxy.session.by_content import continued, continued_otherwise, is_scanty, only_asked, scored
+from lantern_proxy.session.by_text import is_step, link_by_text, stepped, steps_told
+from lantern_proxy.session.by_words import RECENT_S, begins_anew, spoken_of
+from lantern_proxy.session.delegation import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, main_of, named, side_of
-from lantern_proxy.session.linked import BY_ID, DELEGATED, STORED, Link
-from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
-from lantern_proxy.session.read import is_spoken_to
-from lantern_proxy.session.remembered import forget, remember
-from lantern_proxy.session.retold import is_retold, is_told_whole
+from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, main_of, named, side_of
+from lantern_proxy.session.indexing import forget, remember
+from lantern_proxy.session.instructions import is_summary_call, is_title_call
+from lantern_proxy.session.link_result import BY_ID, DELEGATED, STORED, Link
+from lantern_proxy.session.request_text import is_spoken_to
+from lantern_proxy.session.retold_history import is_retold, is_told_whole
 from lantern_proxy.session.rivals import FIRST, is_anothers, is_called_elsewhere, is_contested, settled
-from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of
-from lantern_proxy.session.wishes import is_summary_call, is_title_call
-from lantern_proxy.session.within import by_text, is_step, stepped, steps_told
-from lantern_proxy.session.words import RECENT_S, begins_anew, spoken_of
+from lantern_proxy.session.side_calls import held_count, held_share, holds_answer, is_side_of
 from lantern_proxy.turn import Identity, Message, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
@@ -270,7 +270,7 @@ def _by_evidence(known: Known, request: Request, weak: Sequence[str], now: float
     if told := stepped(known, request):
         return told
     session, is_sure = scored(known, request, weak)
-    told = None if is_sure else by_text(known, request, weak, now)
+    told = None if is_sure else link_by_text(known, request, weak, now)
     if session is None or (told and told.restart and not told.scanty):
         return told
     return replace(_used(known, request, session, goes_on=False), scanty=is_scanty(known, request, session))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Set
 from itertools import pairwise
 
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.session.known import Known, main_of
+from lantern_proxy.session.index import Known, main_of
 from lantern_proxy.turn import Message, Request
 
 Exchange = tuple[bytes, bytes]

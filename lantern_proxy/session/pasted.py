@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 
 from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history.text import shared_front
-from lantern_proxy.session.known import PROBE_CHARS, ends_of
+from lantern_proxy.session.index import PROBE_CHARS, ends_of
 
 PROBE_TEXT_CHARS = 400
 """Characters of a text that are looked for where its beginning was found."""

@@ -10,13 +10,13 @@ from itertools import dropwhile, islice, pairwise, takewhile
 
 from msgspec.structs import replace
 
-from lantern_proxy.history.former import states_of
+from lantern_proxy.history.branches import states_of
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, goes_on, items_of, spoken
-from lantern_proxy.history.same import changed
+from lantern_proxy.history.shared_prefix import changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.known import (
+from lantern_proxy.session.index import (
     CANDIDATES,
     PROBE_CHARS,
     Known,
@@ -29,7 +29,7 @@ from lantern_proxy.session.known import (
     receivers_of,
     side_of,
 )
-from lantern_proxy.session.shown import (
+from lantern_proxy.session.overlap import (
     ENDS,
     STANDS,
     end_of_shown,
@@ -43,7 +43,7 @@ from lantern_proxy.session.shown import (
     shared_end,
     shown_and_asked,
 )
-from lantern_proxy.session.side import summed_up_since
+from lantern_proxy.session.side_calls import summed_up_since
 from lantern_proxy.turn import Message, Request, plain
 
 FIRST = 8

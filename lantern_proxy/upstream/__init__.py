@@ -168,9 +168,9 @@ class Upstream:
 
     @cached_property
     def _client(self) -> "httpx.AsyncClient":
-        from lantern_proxy.upstream import stock
+        from lantern_proxy.upstream import via_httpx
 
-        return stock.client(self._config)
+        return via_httpx.client(self._config)
 
     async def __aenter__(self) -> "Upstream":
         return self
@@ -292,15 +292,15 @@ async def _through(
     client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers, body: Body
 ) -> UpstreamAnswer:
     """The same by httpx's own means."""
-    from lantern_proxy.upstream import stock
+    from lantern_proxy.upstream import via_httpx
 
     sent = b"".join(body) if isinstance(body, list) else body
-    response = await stock.ask(client, method, url, target, headers, sent)
+    response = await via_httpx.ask(client, method, url, target, headers, sent)
     told = without_void_length([(name.lower(), value) for name, value in response.headers.raw])
-    return UpstreamAnswer(response.status_code, told, stock.reader(response), response.aclose)
+    return UpstreamAnswer(response.status_code, told, via_httpx.reader(response), response.aclose)
 
 
 def _litellm(config: UpstreamConfig, route: RouteConfig) -> "httpx.AsyncClient":
-    from lantern_proxy.upstream import stock
+    from lantern_proxy.upstream import via_httpx
 
-    return stock.litellm_client(config, route)
+    return via_httpx.litellm_client(config, route)

@@ -4,7 +4,7 @@ chat, responses, messages   read(body), read_answer(body, ...), inject(body, ins
 http                        what a request is before it is read: path, headers, encodings
 completion                  a request of Lantern's own to a model over Chat Completions
 headers                     what headers say of the session
-reread                      bodies that go on where another one ended
+incremental                 bodies that go on where another one ended
 sse, json                   events of a stream; the parts of a JSON body, with the place where each stands
 """
 

@@ -10,14 +10,16 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from lantern_proxy.history.dress import unescaped
+from lantern_proxy.history.agent_steps import is_again, shows_steps, shows_task, told_steps
+from lantern_proxy.history.containment import Whole, whole_of
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.presentation import unescaped
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.script import teller_of
-from lantern_proxy.history.steps import is_again, shows_steps, shows_task, told_steps
 from lantern_proxy.history.summaries import told_aside
-from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.session.known import (
+from lantern_proxy.history.transcript import teller_of
+from lantern_proxy.session.by_words import session_by_words
+from lantern_proxy.session.delegation import is_delegated
+from lantern_proxy.session.index import (
     CANDIDATES,
     Known,
     is_greeting,
@@ -27,13 +29,7 @@ from lantern_proxy.session.known import (
     searched,
     side_of,
 )
-from lantern_proxy.session.linked import DELEGATED, PASTED, Link
-from lantern_proxy.session.passed_on import is_delegated
-from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.read import read_of, texts_of
-from lantern_proxy.session.retold import answer_in, asked_in, is_retold, is_told_whole, lines_in
-from lantern_proxy.session.script import is_own, script_use
-from lantern_proxy.session.wishes import (
+from lantern_proxy.session.instructions import (
     is_result_to_shorten,
     is_task_about,
     is_task_about_line,
@@ -41,7 +37,11 @@ from lantern_proxy.session.wishes import (
     is_wished_of_head,
     waits_for_result,
 )
-from lantern_proxy.session.words import by_words
+from lantern_proxy.session.link_result import DELEGATED, PASTED, Link
+from lantern_proxy.session.pasted import is_pasted
+from lantern_proxy.session.request_text import read_of, texts_of
+from lantern_proxy.session.retold_history import answer_in, asked_in, is_retold, is_told_whole, lines_in
+from lantern_proxy.session.transcript_use import is_own, script_use
 from lantern_proxy.turn import SYSTEM, Request, plain
 
 _QUOTED_CHARS = 8
@@ -76,7 +76,7 @@ class _Read:
         return whole_of(plain(spoken(self.request.messages)[0].text))
 
 
-def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+def link_by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
     texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
     alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
@@ -98,7 +98,7 @@ def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> 
     recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
     if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
-    if claimed := by_words(known, request, weak, now):
+    if claimed := session_by_words(known, request, weak, now):
         return Link(session=claimed, restart=True, scanty=True, why="the words of one session")
     return None
 

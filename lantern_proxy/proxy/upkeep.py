@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.config import Config
-from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy.open_archive import Opened
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from lantern_proxy.wire import CHAT, MESSAGES, RESPONSES
-from lantern_proxy.wire.reread import LEAST_BYTES, Rereads, again, seen
+from lantern_proxy.wire.incremental import LEAST_BYTES, Rereads, again, seen
 
 
 def element(draw: random.Random, protocol) -> dict:

@@ -1,4 +1,4 @@
-"""The sessions of one tenant in memory, and the indexes by which they are found. remembered.py fills them."""
+"""The sessions of one tenant in memory, and the indexes by which they are found. indexing.py fills them."""
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Container, Iterable, Sequence
@@ -88,7 +88,7 @@ def is_named(known: Known, value: str) -> bool:
 
 
 def is_said_once(known: Known, text: str) -> bool:
-    """Was this text, however short, said in exactly one session? For long texts script.is_own() asks an index."""
+    """Was this text, however short, said in exactly one session? For long texts is_own() asks an index instead."""
     return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
 
 

@@ -8,11 +8,11 @@ import pytest
 from msgspec import structs
 
 from lantern_proxy.compaction import _event, compare
-from lantern_proxy.compaction.seen import see
+from lantern_proxy.compaction.diff import see
 from lantern_proxy.history import advance, answered, begin
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import chains, goes_on
-from lantern_proxy.history.same import forget_all
+from lantern_proxy.history.shared_prefix import forget_all
 from lantern_proxy.turn import Answer, Message, Request, fingerprint, item, message
 
 

@@ -15,8 +15,8 @@ from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow, Uncut
 from lantern_proxy.archive.file import WAL_PAGES
 from lantern_proxy.chunk import passages
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
-from lantern_proxy.proxy import cut as proxy_cut
-from lantern_proxy.proxy.cut import Cutter, Flush
+from lantern_proxy.proxy import cutter as proxy_cutter
+from lantern_proxy.proxy.cutter import Cutter, Flush
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Filed, item, message
 
@@ -50,7 +50,7 @@ def test_uncut_messages_are_noted_with_their_record_and_crossed_out_with_their_p
 
 
 def test_the_session_that_somebody_waits_for_is_cut_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(proxy_cut, "_LATEST_S", 3_600.0)  # nothing is due for its age, however long the writes take
+    monkeypatch.setattr(proxy_cutter, "_LATEST_S", 3_600.0)  # nothing is due for its age, however long the writes take
     with Archive(tmp_path / "a.db") as archive:
         cutter = Cutter()
         for n in range(60):
@@ -346,7 +346,7 @@ def test_of_a_message_of_long_runs_fewer_passages_are_cut_at_once(tmp_path):
 
 
 def test_what_is_more_than_memory_holds_is_cut_from_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(proxy_cut, "MOST_LEFT_BYTES", 1_000)
+    monkeypatch.setattr(proxy_cutter, "MOST_LEFT_BYTES", 1_000)
     long = [
         structs.replace(filed(n, f"turn {n}"), message=structs.replace(filed(n, f"turn {n}").message, raw=b"x" * 600))
         for n in range(9)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.specific import specifics
+from lantern_proxy.history.containment import whole_of
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP, has_marker, told_aside
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
-from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, named_in, vocabulary, without_frame
-from lantern_proxy.session.read import texts_of
+from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, named_in, vocabulary, without_frame
+from lantern_proxy.session.request_text import texts_of
 from lantern_proxy.turn import Request, plain
 
 RECENT_S = 6 * 3600.0
@@ -33,7 +33,7 @@ and of how many that one session alone named it is clear whose they are."""
 _LINE_NAME = re.compile(r"^[^\w\n]*(\w[^\n:]{0,30}):\s", re.M)
 
 
-def by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
+def session_by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
     """A text stands where the history should be: the session in whose words it speaks, when one does so clearly."""
     claimed = _claimed(known, request)[:_CLAIMED_CHARS]
     if len(terms(claimed)) < 2 * _MIN_TERMS:

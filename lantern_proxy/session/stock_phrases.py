@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping, Set
 
-from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
-from lantern_proxy.session.known import (
+from lantern_proxy.session.index import (
     PROBE_CHARS,
     Known,
     heard,
@@ -17,8 +17,8 @@ from lantern_proxy.session.known import (
     is_said_once,
     numbers_of,
 )
-from lantern_proxy.session.script import is_own
-from lantern_proxy.session.shown import end_of_shown, prints_of, said_of, shown_and_asked
+from lantern_proxy.session.overlap import end_of_shown, prints_of, said_of, shown_and_asked
+from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")

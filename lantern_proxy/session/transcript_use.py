@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
+from lantern_proxy.history.containment import Whole
 from lantern_proxy.history.forms import is_others
 from lantern_proxy.history.record import Session
-from lantern_proxy.history.script import script_of
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import shared_front
-from lantern_proxy.history.whole import Whole
-from lantern_proxy.session.known import PROBE_CHARS, Known, side_of
+from lantern_proxy.history.transcript import script_of
+from lantern_proxy.session.index import PROBE_CHARS, Known, side_of
 from lantern_proxy.turn import Request, plain
 
 _CUE_CHARS = 400

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lantern_proxy.compaction.alike import is_behind_note, is_patched
+from lantern_proxy.compaction.similarity import is_behind_note, is_patched
 from lantern_proxy.turn import Item, Kind, Role, item
 
 SAID = "Please set the burst of the rate limiter to forty, and tell me why it was twenty until now."

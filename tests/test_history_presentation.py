@@ -9,7 +9,7 @@ import pytest
 from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, summary_of, turns, user
 
 from lantern_proxy.follow import Step
-from lantern_proxy.history.dress import says_same
+from lantern_proxy.history.presentation import says_same
 from lantern_proxy.turn import Item, item
 
 Dress = Callable[[Lab, str], tuple[Wire, Wire]]

@@ -5,13 +5,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
-from lantern_proxy.history.dress import is_asked_with, says_same
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.presentation import is_asked_with, says_same
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, shared_front
+from lantern_proxy.session.by_words import is_told_of_several
 from lantern_proxy.session.examples import are_examples
-from lantern_proxy.session.known import (
+from lantern_proxy.session.index import (
     CANDIDATES,
     PROBE_CHARS,
     Known,
@@ -22,7 +23,7 @@ from lantern_proxy.session.known import (
     main_of,
     numbers_of,
 )
-from lantern_proxy.session.passing import is_passing
+from lantern_proxy.session.overlap import shown_and_asked
 from lantern_proxy.session.rivals import (
     decided,
     ends_in,
@@ -34,9 +35,8 @@ from lantern_proxy.session.rivals import (
     under_prompt,
     went_on_elsewhere,
 )
-from lantern_proxy.session.script import is_own
-from lantern_proxy.session.shown import shown_and_asked
-from lantern_proxy.session.words import is_told_of_several
+from lantern_proxy.session.stock_phrases import is_passing
+from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from lantern_proxy.history.forms import base_of, forms_with, system_text
 from lantern_proxy.history.record import Entry, Form, Session, answers_of, before_answer, chain_of, items_of
-from lantern_proxy.session.known import Known
-from lantern_proxy.session.remembered import remember
+from lantern_proxy.session.index import Known
+from lantern_proxy.session.indexing import remember
 from lantern_proxy.turn import SYSTEM, Filed, Head, Item, Request, message
 
 

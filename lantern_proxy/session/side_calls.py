@@ -7,17 +7,17 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise, takewhile
 
-from lantern_proxy.history.dress import parts_of
-from lantern_proxy.history.former import is_aside, on_branch
+from lantern_proxy.history.branches import is_aside, on_branch
+from lantern_proxy.history.containment import whole_of
 from lantern_proxy.history.forms import in_form, shows_system_of, system_text
+from lantern_proxy.history.presentation import parts_of
 from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, last_answer, shown, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
-from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import Known, side_of
+from lantern_proxy.session.index import Known, side_of
+from lantern_proxy.session.instructions import is_summary_call, is_summary_of_rest, is_wished_of_head, wishes_summary
 from lantern_proxy.session.pasted import is_pasted, is_told
-from lantern_proxy.session.read import is_spoken_to, last_said, read_of, shows_beginning, texts_of
-from lantern_proxy.session.script import script_use
-from lantern_proxy.session.wishes import is_summary_call, is_summary_of_rest, is_wished_of_head, wishes_summary
+from lantern_proxy.session.request_text import is_spoken_to, last_said, read_of, shows_beginning, texts_of
+from lantern_proxy.session.transcript_use import script_use
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _TOLD = 6

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from lantern_proxy.history.dress import unescaped
+from lantern_proxy.history.presentation import unescaped
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 

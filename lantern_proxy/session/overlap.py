@@ -6,7 +6,7 @@ Some clients show all that was said, others a window of it, behind a summary or 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, starmap, takewhile
 
-from lantern_proxy.history.dress import is_asked_with
+from lantern_proxy.history.presentation import is_asked_with
 from lantern_proxy.history.record import Entry, Session, before_answer
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 

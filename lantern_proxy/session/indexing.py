@@ -11,14 +11,14 @@ from itertools import islice
 from typing import Any
 
 from lantern_proxy.analyze.specific import specifics
-from lantern_proxy.history.begun import with_beginning
-from lantern_proxy.history.dress import parts_of, shown_as, strings_of
+from lantern_proxy.history.agent_steps import fields_of
+from lantern_proxy.history.prefill import with_beginning
+from lantern_proxy.history.presentation import parts_of, shown_as, strings_of
 from lantern_proxy.history.record import Entry, Session, chain_of, is_empty
-from lantern_proxy.history.same import chain_after, changed
-from lantern_proxy.history.script import line_of
-from lantern_proxy.history.steps import fields_of
+from lantern_proxy.history.shared_prefix import chain_after, changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS
-from lantern_proxy.session.known import NAMED_CHARS, PROBE_CHARS, Known, Trace, claims_of, main_of
+from lantern_proxy.history.transcript import line_of
+from lantern_proxy.session.index import NAMED_CHARS, PROBE_CHARS, Known, Trace, claims_of, main_of
 from lantern_proxy.turn import Item, Message, is_random, item, plain
 
 _SAID = 2_000

@@ -14,10 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lantern_proxy.history.forms import shows_system_of
-from lantern_proxy.history.record import Entry, Session, before_answer, spoken
-from lantern_proxy.history.text import Backward, shared_front
-from lantern_proxy.history.told import (
+from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.embedded import (
     GAP_CHARS,
     LEAST_CHARS,
     NAMED,
@@ -28,7 +26,9 @@ from lantern_proxy.history.told import (
     said_anew,
     squeezed,
 )
-from lantern_proxy.history.whole import Whole
+from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.record import Entry, Session, before_answer, spoken
+from lantern_proxy.history.text import Backward, shared_front
 from lantern_proxy.turn import SYSTEM, Request, item, message
 
 _LEAST_LINE = 8

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.containment import whole_of
+from lantern_proxy.history.embedded import said_anew
 from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import Entry, Said, Session, before_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import Backward
-from lantern_proxy.history.told import said_anew
-from lantern_proxy.history.whole import whole_of
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _FIELD_CHARS = 20

@@ -10,10 +10,10 @@ from scripted import wait_for
 
 from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
-from lantern_proxy.proxy import keeper as proxy_keeper
-from lantern_proxy.proxy.keeper import Keeper
+from lantern_proxy.proxy import upkeep as proxy_upkeep
 from lantern_proxy.proxy.lazy_restorer import make_restorer
-from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy.open_archive import Opened
+from lantern_proxy.proxy.upkeep import Keeper
 from lantern_proxy.turn import Passage
 
 TEXTS = [f"gauge {n} shows {n * 7919} bar" for n in range(6)]
@@ -74,7 +74,7 @@ def test_passages_get_their_vectors_when_nobody_waits(archive, keeper):
 
 
 def test_no_passage_is_begun_while_a_request_waits_for_its_block(archive, keeper, vectors, monkeypatch):
-    monkeypatch.setattr(proxy_keeper, "_PATIENCE_S", 600.0)
+    monkeypatch.setattr(proxy_upkeep, "_PATIENCE_S", 600.0)
     vectors.go_on.clear()
     keeper.has_written()
     assert vectors.begun.wait(60)
@@ -87,14 +87,14 @@ def test_no_passage_is_begun_while_a_request_waits_for_its_block(archive, keeper
 
 
 def test_where_requests_never_end_passages_get_their_vectors_later(archive, keeper, monkeypatch):
-    monkeypatch.setattr(proxy_keeper, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(proxy_upkeep, "_PATIENCE_S", 0.01)
     with keeper.undisturbed():
         keeper.has_written()
         assert wait_for(lambda: not archive.unembedded(1))
 
 
 def test_where_requests_never_end_passages_wait_once_for_all_of_their_group(archive, keeper, monkeypatch):
-    monkeypatch.setattr(proxy_keeper, "_PATIENCE_S", 2.0)
+    monkeypatch.setattr(proxy_upkeep, "_PATIENCE_S", 2.0)
     with keeper.undisturbed():
         begun = time.monotonic()
         keeper.has_written()
@@ -103,7 +103,7 @@ def test_where_requests_never_end_passages_wait_once_for_all_of_their_group(arch
 
 
 def test_the_keeper_ends_while_it_gives_way(archive, keeper, vectors, monkeypatch):
-    monkeypatch.setattr(proxy_keeper, "_PATIENCE_S", 600.0)
+    monkeypatch.setattr(proxy_upkeep, "_PATIENCE_S", 600.0)
     with keeper.undisturbed():
         keeper.has_written()
         keeper.close(60)

@@ -11,9 +11,9 @@ from itertools import islice, takewhile
 
 from lantern_proxy.history.record import Session, before_answer, items_of
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.known import PROBE_CHARS, Known, is_said_once
-from lantern_proxy.session.side import held_share, holds_answer
-from lantern_proxy.session.wishes import wishes_summary
+from lantern_proxy.session.index import PROBE_CHARS, Known, is_said_once
+from lantern_proxy.session.instructions import wishes_summary
+from lantern_proxy.session.side_calls import held_share, holds_answer
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
 
 _MOST_LABEL = 60

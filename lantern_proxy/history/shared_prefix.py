@@ -1,6 +1,6 @@
 """The prefix that two successive histories share, found without comparing all of it.
 
-Clients send their whole history with every request, and what was read before is the same objects (wire/reread.py).
+Clients send their whole history with every request, and what was read before is the same objects (wire/incremental.py).
 Those are compared by identity, all at once; only what follows, or came in another dress, is looked at.
 """
 

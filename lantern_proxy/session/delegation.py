@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.containment import whole_of
 from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, spoken
-from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import PROBE_CHARS, Known
-from lantern_proxy.session.read import is_spoken_to, is_users
-from lantern_proxy.session.retold import said_before, speaks_of_half
+from lantern_proxy.session.index import PROBE_CHARS, Known
+from lantern_proxy.session.request_text import is_spoken_to, is_users
+from lantern_proxy.session.retold_history import said_before, speaks_of_half
 from lantern_proxy.turn import Request, plain
 
 

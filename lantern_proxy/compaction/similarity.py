@@ -33,7 +33,7 @@ def _without_stamp(text: str) -> str:
 
 _behind_stamp = Memo(_without_stamp, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-"""A text without what stands between its words. Remembered, as in history/dress.py."""
+"""A text without what stands between its words. Remembered, as in history/presentation.py."""
 
 
 def is_alike(a: Item, b: Item) -> bool:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from lantern_proxy.history.containment import whole_of
 from lantern_proxy.history.forms import shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import behind_last
-from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted
-from lantern_proxy.session.read import last_said, messages_of, shows_beginning, texts_of, untagged
+from lantern_proxy.session.request_text import last_said, messages_of, shows_beginning, texts_of, untagged
 from lantern_proxy.turn import SYSTEM, Request, plain
 from lantern_proxy.turn_memo import Memo
 

@@ -7,15 +7,15 @@ from itertools import chain
 
 from lantern_proxy import analyze
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.history.dress import shown_as, strings_of
 from lantern_proxy.history.forms import has_form, shows_system_of
+from lantern_proxy.history.presentation import shown_as, strings_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
 from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP
 from lantern_proxy.history.text import terms
-from lantern_proxy.session.known import PROBE_CHARS
+from lantern_proxy.session.index import PROBE_CHARS
+from lantern_proxy.session.instructions import wishes_summary, wishes_title
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.read import is_users, read_of, shows_beginning, untagged
-from lantern_proxy.session.wishes import wishes_summary, wishes_title
+from lantern_proxy.session.request_text import is_users, read_of, shows_beginning, untagged
 from lantern_proxy.turn import Message, Request, plain
 
 _STAMP = re.compile(rf"\A{STAMP}")
