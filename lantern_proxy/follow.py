@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import advance, answered, begin, shown_beside
-from lantern_proxy.history.agent_steps import steps_of
+from lantern_proxy.history.agent_steps import steps_as_messages
 from lantern_proxy.history.branches import before_form, on_branch, with_answered_branch, with_branch, without_aside
-from lantern_proxy.history.containment import whole_of
-from lantern_proxy.history.prefill import as_begun
+from lantern_proxy.history.containment import haystack_of
+from lantern_proxy.history.prefill import with_prefilled_answer
 from lantern_proxy.history.record import Said, Session, answers_of
-from lantern_proxy.history.summaries import told_aside
-from lantern_proxy.history.transcript import lines_of, parted
+from lantern_proxy.history.summaries import side_summaries
+from lantern_proxy.history.transcript import transcript_as_messages, with_last_line_apart
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.early_results import results_in
 from lantern_proxy.session.index import side_id
-from lantern_proxy.session.side_calls import summed_up_since
-from lantern_proxy.session.transcript_use import script_use
+from lantern_proxy.session.side_calls import summaries_since
+from lantern_proxy.session.transcript_use import use_of_transcript
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request, plain
 
 
@@ -73,7 +73,7 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
     beside = compared(known, found.session, request, restart=found.restart)
     base, _, lines, kept, verdict = beside
-    session = as_begun(base, request)
+    session = with_prefilled_answer(base, request)
     if found.family and not session.family:
         session = replace(session, family=found.family)
     if verdict.is_loss:
@@ -110,12 +110,12 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
     """`request` beside `session`, which is only looked at. restart: as in Link"""
     known_as = without_aside(session, request)
     base = on_branch(known_as, request)
-    said, session = known.said.get(base.id, {}).items(), as_begun(base, request)
-    lines = lines_of(session, request) or (None if restart else steps_of(session, request, said))
-    if lines is None and restart and script_use(known, session, request, named=True) == "turn":
-        lines = parted(request)
+    said, session = known.said.get(base.id, {}).items(), with_prefilled_answer(base, request)
+    lines = transcript_as_messages(session, request) or (None if restart else steps_as_messages(session, request, said))
+    if lines is None and restart and use_of_transcript(known, session, request, named=True) == "turn":
+        lines = with_last_line_apart(request)
     lines = lines or request
-    verdict = compare(session, lines, said=said, anew=summed_up_since(known, session), restart=restart)
+    verdict = compare(session, lines, said=said, anew=summaries_since(known, session), restart=restart)
     if verdict.event == "window" and lines is not request and _shows_summary(request, said):
         verdict = replace(verdict, event="compacted")
     return Compared(base, base is not known_as, lines, verdict.kept, _as_sent(verdict, request, lines))
@@ -123,8 +123,8 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
 
 def _shows_summary(request: Request, said: Said) -> bool:
     """Does a text that is read line by line hold a summary, too, in front of its lines?"""
-    whole = whole_of("\n".join([plain(m.text) for m in request.messages]))
-    return any(text in whole for text in told_aside(said))
+    whole = haystack_of("\n".join([plain(m.text) for m in request.messages]))
+    return any(text in whole for text in side_summaries(said))
 
 
 def _as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:

@@ -16,7 +16,7 @@ from typing import Any
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import head_of
 from lantern_proxy.history.record import Session
-from lantern_proxy.history.transcript import as_told
+from lantern_proxy.history.transcript import with_transcript_as_user_text
 from lantern_proxy.session import Known
 from lantern_proxy.session.from_archive import recall
 from lantern_proxy.turn import Answer, Api, Filed, Head, Request, is_random
@@ -77,7 +77,7 @@ class Lab:
         if self.restarts:
             self.restart()
         self.now += 5
-        request = as_told(request)
+        request = with_transcript_as_user_text(request)
         step = follow(self.known, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
         self._keep(step.session, step.filed)
         if step.main is not None:

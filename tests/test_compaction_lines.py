@@ -5,7 +5,7 @@ import time
 import pytest
 
 from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
-from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.containment import Haystack
 
 TEXT = "Keep the books of the house.\n\nHello, shall we start?"
 
@@ -22,14 +22,14 @@ TEXT = "Keep the books of the house.\n\nHello, shall we start?"
     ],
 )
 def test_a_text_stands_in_another_with_no_more_than_names_between_its_lines(whole, notes, stands):
-    assert stands_in(Whole(whole), TEXT, notes=notes) is stands
+    assert stands_in(Haystack(whole), TEXT, notes=notes) is stands
 
 
 def test_a_text_of_lines_that_are_all_the_same_is_looked_for_as_fast_as_another():
     def seconds(first: str) -> float:
         text = f"{first}\n" + "a\n" * 100_000
         began = time.process_time()
-        assert not stands_in(Whole(text.replace("\n", " ")), text + "and an end", notes=False)
+        assert not stands_in(Haystack(text.replace("\n", " ")), text + "and an end", notes=False)
         return time.process_time() - began
 
     seconds("b")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scripted import filed
 
-from lantern_proxy.compaction.placement import is_spoken
+from lantern_proxy.compaction.placement import may_hold_block
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy import Proxy
@@ -117,7 +117,7 @@ def test_a_block_in_any_place_where_it_may_go_changes_nothing_else(top: dict[str
         request = protocol.read(body)
     except WireError:
         return
-    spoken = [at for at, m in enumerate(request.messages) if is_spoken(m)]
+    spoken = [at for at, m in enumerate(request.messages) if may_hold_block(m)]
     if not spoken:
         return
     at = data.draw(st.sampled_from(spoken))

@@ -9,7 +9,7 @@ import pytest
 from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, summary_of, turns, user
 
 from lantern_proxy.follow import Step
-from lantern_proxy.history.presentation import says_same
+from lantern_proxy.history.presentation import is_same_answer
 from lantern_proxy.turn import Item, item
 
 Dress = Callable[[Lab, str], tuple[Wire, Wire]]
@@ -125,7 +125,7 @@ def test_another_answer_to_the_same_question_is_another_conversation():
 
 def test_prose_that_mentions_what_a_tool_was_given_is_not_its_call():
     call = item("assistant", "call", '{"path": "gateway/retry.py"}', name="read_file", ids=["call_1"])
-    assert not says_same([call], [item("assistant", "text", "I have read gateway/retry.py for you.")])
+    assert not is_same_answer([call], [item("assistant", "text", "I have read gateway/retry.py for you.")])
 
 
 def test_a_text_that_tells_much_besides_the_id_of_a_call_is_not_that_call():
@@ -134,9 +134,11 @@ def test_a_text_that_tells_much_besides_the_id_of_a_call_is_not_that_call():
         for value in ("call_0000001a", "1")
     )
     told = "Calling call_0000001a."
-    assert says_same([call], [item("assistant", "text", told)])
-    assert not says_same([call], [item("assistant", "text", f"{told} {'It went through the whole project. ' * 30}")])
-    assert not says_same([counted], [item("assistant", "text", "Step 1 is done, I think.")])
+    assert is_same_answer([call], [item("assistant", "text", told)])
+    assert not is_same_answer(
+        [call], [item("assistant", "text", f"{told} {'It went through the whole project. ' * 30}")]
+    )
+    assert not is_same_answer([counted], [item("assistant", "text", "Step 1 is done, I think.")])
 
 
 @pytest.mark.parametrize(("a", "b", "same"), [
@@ -146,12 +148,12 @@ def test_short_answers_must_be_equal(a, b, same):
     def said(text: str) -> list[Item]:
         return [item("assistant", "text", text)]
 
-    assert says_same(said(a), said(b)) is same
+    assert is_same_answer(said(a), said(b)) is same
 
 
 def test_a_text_that_quotes_a_short_answer_among_much_else_is_not_that_answer():
     answer, quoting = "It is done, all tests pass.", f"{summary_of('zephyr', 6)} Then: it is done, all tests pass."
-    assert not says_same([item("assistant", "text", answer)], [item("assistant", "text", quoting)])
+    assert not is_same_answer([item("assistant", "text", answer)], [item("assistant", "text", quoting)])
 
 
 @pytest.mark.parametrize("after_restart", [False, True])
@@ -176,7 +178,7 @@ def test_what_two_texts_say_is_made_once_for_many_comparisons():
         took = []
         for call, text in zip(calls, shown, strict=True):
             begun = time.perf_counter()
-            says_same([call], [text])
+            is_same_answer([call], [text])
             took.append(time.perf_counter() - begun)
         return median(took)
 

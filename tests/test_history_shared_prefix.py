@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from lantern_proxy.compaction import _event, compare
-from lantern_proxy.compaction.diff import see
+from lantern_proxy.compaction.diff import diff_of
 from lantern_proxy.history import advance, answered, begin
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import chains, goes_on
@@ -61,7 +61,7 @@ def steps(seed: int):
 def test_a_request_that_goes_on_gets_the_verdict_that_a_look_at_all_of_it_gives(seed):
     went_on = 0
     for session, request in steps(seed):
-        verdict, seen = compare(session, request), see(session, request, ())
+        verdict, seen = compare(session, request), diff_of(session, request, ())
         assert (verdict.event, verdict.anchor, verdict.summary) == _event(seen, False)[:3]
         assert (verdict.kept, verdict.gone) == (seen.kept, seen.gone_keys)
         went_on += goes_on(session, request)

@@ -13,14 +13,14 @@ from lantern_proxy.compaction import align, similarity
 from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history import shared_prefix
-from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.embedded import squeezed
 from lantern_proxy.history.presentation import parts_of
 from lantern_proxy.history.record import Entry, Session
 from lantern_proxy.session import Known
 from lantern_proxy.session.overlap import shown_and_asked
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.rivals import ends_in, settled, went_on_elsewhere
+from lantern_proxy.session.rivals import ends_in, settle, went_on_elsewhere
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 
@@ -314,7 +314,7 @@ def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time()
             step = follow(known, asked, Identity(), now=1.7e9 + n, new_id=lambda n=n: f"ses_{n}")
             reply(known, step.session, answer, now=1.7e9 + n)
         began = time.process_time()
-        assert settled(known, known.sessions["ses_0"], request, ()) is known.sessions["ses_0"]
+        assert settle(known, known.sessions["ses_0"], request, ()) is known.sessions["ses_0"]
         return time.process_time() - began
 
     assert work(400) < MOST * max(0.004, min(work(50) for _ in range(3)))
@@ -364,7 +364,7 @@ def test_items_that_come_often_are_paired_as_long_as_there_is_time_for_it():
 @pytest.mark.parametrize("signs", ["ab", "abcdefg hij", "é中😀 "])
 def test_a_whole_text_holds_what_stands_in_it_and_nothing_else(signs):
     text = "".join(signs[(n * n // 7 + n) % len(signs)] for n in range(9_000))
-    whole = Whole(text)
+    whole = Haystack(text)
     for start in range(0, 9_000, 97):
         for chars in (1, 15, 30, 31, 64, 400):
             part = text[start : start + chars]
@@ -374,13 +374,13 @@ def test_a_whole_text_holds_what_stands_in_it_and_nothing_else(signs):
 
 
 def test_places_in_a_whole_text_are_all_found_wherever_the_last_one_was():
-    whole = Whole("one two one three one")
+    whole = Haystack("one two one three one")
     assert "three" in whole
     assert list(whole.places("one")) == [18, 0, 8]
 
 
 def test_a_whole_text_is_read_no_more_when_it_was_read_often_enough():
-    whole = Whole("a" * 40_000)
+    whole = Haystack("a" * 40_000)
     assert "a" in whole
     whole.spend(64 * 40_000)
     assert "a" in whole

@@ -8,14 +8,19 @@ import pytest
 from chats import SYSTEM, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
 
 from lantern_proxy.history import begin
-from lantern_proxy.history.branches import begins_behind, is_let_go
-from lantern_proxy.history.forms import form_among, in_form, is_others
+from lantern_proxy.history.branches import is_on_dropped_branch, starts_after
+from lantern_proxy.history.forms import form_among, in_form, is_other_person
 from lantern_proxy.history.record import Entry, Form, Session
-from lantern_proxy.history.transcript import as_told, line_of, parted, script_of
+from lantern_proxy.history.transcript import (
+    last_line_of,
+    transcript_text,
+    with_last_line_apart,
+    with_transcript_as_user_text,
+)
 from lantern_proxy.session import forget, link, remember
 from lantern_proxy.session.index import Known
 from lantern_proxy.session.instructions import is_result_to_shorten, is_summary_call, is_task_about
-from lantern_proxy.session.pasted import is_told
+from lantern_proxy.session.pasted import quotes_exchange
 from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import Identity, Request
 from lantern_proxy.wire import chat
@@ -159,7 +164,7 @@ def test_of_two_who_speak_of_both_a_claimed_summary_is_that_of_who_named_all_in_
 def test_an_exchange_is_told_where_both_stand_behind_their_names(
     asked: str, answer: str, text: str, told: bool
 ) -> None:
-    assert is_told([(asked, answer)], [text]) is told
+    assert quotes_exchange([(asked, answer)], [text]) is told
 
 
 def test_a_line_that_another_session_has_is_no_sessions_own() -> None:
@@ -186,23 +191,23 @@ def test_a_line_that_another_session_has_is_no_sessions_own() -> None:
     ],
 )
 def test_a_script_is_the_only_text_of_its_user(said: list[Wire], text: str) -> None:
-    assert script_of(request(*said)) == text
+    assert transcript_text(request(*said)) == text
 
 
 def test_a_text_that_waits_for_a_name_but_gives_none_has_no_line() -> None:
-    assert line_of("Human: Hello\nAI:") == "Human: Hello"
-    assert line_of("please go on with it AI:") == ""
+    assert last_line_of("Human: Hello\nAI:") == "Human: Hello"
+    assert last_line_of("please go on with it AI:") == ""
     for bare in ("please go on with it", "Human: Hello\nAI:"):
-        assert parted(request(user(bare))) == request(user(bare))
+        assert with_last_line_apart(request(user(bare))) == request(user(bare))
 
 
 def test_only_a_request_that_shows_all_is_told_by_a_system_prompt() -> None:
     told = request({"role": "system", "content": "AI: Good day.\nHuman: Hello\nAI:"})
-    assert as_told(told).messages[-1].role == "user"
+    assert with_transcript_as_user_text(told).messages[-1].role == "user"
     added = dataclasses.replace(told, delta=True)
-    assert as_told(added) is added
+    assert with_transcript_as_user_text(added) is added
     empty = dataclasses.replace(told, messages=())
-    assert as_told(empty) is empty
+    assert with_transcript_as_user_text(empty) is empty
 
 
 # --- what is wished for -----------------------------------------------------------------------------------------------
@@ -237,7 +242,7 @@ def test_who_says_nothing_wishes_for_no_summary(shown: list[Wire]) -> None:
 )
 def test_a_session_is_anothers_where_both_are_named(of: str, now: str, others: bool) -> None:
     asked = dataclasses.replace(request(NEXT), person=now)
-    assert is_others(Session(id="ses_1", api="chat", person=of), asked) is others
+    assert is_other_person(Session(id="ses_1", api="chat", person=of), asked) is others
 
 
 def test_a_form_without_a_system_prompt_is_that_of_a_request_without_one() -> None:
@@ -264,9 +269,9 @@ def stored(*said: tuple[Wire, str]) -> Session:
 
 def test_others_begin_behind_a_first_answer_and_not_behind_a_call() -> None:
     then = ((NEXT, ""), (assistant("The first."), "resp_2"))
-    assert begins_behind(stored((user("Read this."), ""), (assistant("I did."), "resp_1"), *then), "resp_1")
+    assert starts_after(stored((user("Read this."), ""), (assistant("I did."), "resp_1"), *then), "resp_1")
     call, found = called("call_1", "read", path="a"), result("call_1", "It is empty.")
-    assert not begins_behind(stored((user("Read."), ""), (call, "resp_1"), (found, ""), *then[1:]), "resp_1")
+    assert not starts_after(stored((user("Read."), ""), (call, "resp_1"), (found, ""), *then[1:]), "resp_1")
 
 
 @pytest.mark.parametrize("named", ["resp_1", ""])
@@ -274,8 +279,8 @@ def test_an_answer_is_let_go_where_the_first_one_has_its_name_still(named: str) 
     session = stored(
         (user("Read this."), ""), (assistant("I did."), named), (NEXT, ""), (assistant("The first."), "resp_3")
     )
-    assert is_let_go(session, "resp_2") is bool(named)
-    assert not is_let_go(session, "resp_3")
+    assert is_on_dropped_branch(session, "resp_2") is bool(named)
+    assert not is_on_dropped_branch(session, "resp_3")
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

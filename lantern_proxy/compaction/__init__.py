@@ -24,8 +24,8 @@ from msgspec import Struct, structs
 
 from lantern_proxy.compaction.align import seats
 from lantern_proxy.compaction.cleared import find_cleared, is_all_there
-from lantern_proxy.compaction.diff import Seen, see
-from lantern_proxy.compaction.placement import is_begun_answer, is_spoken, question
+from lantern_proxy.compaction.diff import Diff, diff_of
+from lantern_proxy.compaction.placement import is_prefilled_answer, may_hold_block, question
 from lantern_proxy.compaction.rewrites import (
     is_echoed,
     is_edited,
@@ -106,17 +106,17 @@ def compare(
         unbegun = replace(request, messages=request.messages[:-1])
         verdict = compare(session, unbegun, said=said, anew=anew, restart=restart)
         return structs.replace(verdict, kept=(*verdict.kept, None))
-    seen = see(session, request, said, anew)
-    if folded is not None and not seen.gone:
-        hidden = tuple(key for key in seen.kept[:folded] if key)
-        return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=folded, summary=folded)
-    event, anchor, summary, joined = _event(seen, restart)
-    gone = seen.gone_keys
+    diff = diff_of(session, request, said, anew)
+    if folded is not None and not diff.gone:
+        hidden = tuple(key for key in diff.kept[:folded] if key)
+        return Verdict(event="compacted", kept=diff.kept, gone=hidden, anchor=folded, summary=folded)
+    event, anchor, summary, joined = _event(diff, restart)
+    gone = diff.gone_keys
     abandoned = gone if event in ("turn", "retry", "branch") and not joined else ()
-    asked = _asked_beside(seen, summary) if summary is not None else ""
+    asked = _asked_beside(diff, summary) if summary is not None else ""
     return Verdict(
-        event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary,
-        dressed=seen.dressed if session.lost and event not in LOSSES else {}, asked=asked,
+        event=event, kept=diff.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary,
+        dressed=diff.dressed if session.lost and event not in LOSSES else {}, asked=asked,
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _is_begun(session: Session, request: Request) -> bool:
 
     It may read like the beginning of every answer before.
     """
-    if not is_begun_answer(request.messages):
+    if not is_prefilled_answer(request.messages):
         return False
     if session.answered and session.head[-1].message.print == request.messages[-1].print:
         return False
@@ -183,63 +183,63 @@ class _Found(NamedTuple):
     """What is gone stands within other texts now: its client took nothing back, and may leave it out later."""
 
 
-def _event(seen: Seen, restart: bool) -> _Found:
+def _event(diff: Diff, restart: bool) -> _Found:
     """What happened: the first of these questions that is answered with yes. Those that make sure that nothing was lost
     come before a look for a summary, those that make it likely come after it."""
-    cleared = find_cleared(seen)
-    if is_all_there(seen, cleared):
-        return _all_there(seen, cleared)
-    if is_told_again(seen) or is_parted(seen):
+    cleared = find_cleared(diff)
+    if is_all_there(diff, cleared):
+        return _all_there(diff, cleared)
+    if is_told_again(diff) or is_parted(diff):
         return _Found("branch")
-    if is_joined(seen):
-        return _joined(seen)
-    if is_echoed(seen):
-        return _all_there(seen, cleared)._replace(joined=True)
-    summary = summary_at(seen)
+    if is_joined(diff):
+        return _joined(diff)
+    if is_echoed(diff):
+        return _all_there(diff, cleared)._replace(joined=True)
+    summary = summary_at(diff)
     if summary is not None:
         return _Found("compacted", summary, summary)
-    if is_improved(seen) or (seen.pairs and is_rewritten(seen)):
-        return _Found(seen.forward)
-    if is_gone_back(seen) or is_undone(seen):
+    if is_improved(diff) or (diff.pairs and is_rewritten(diff)):
+        return _Found(diff.forward)
+    if is_gone_back(diff) or is_undone(diff):
         return _Found("branch")
-    if seen.is_rewound and (seen.pairs or seen.returned or is_edited(seen) or not restart):
-        return _Found("retry" if seen.is_answer_gone and not seen.fresh else "branch")
-    if not seen.pairs:
-        return _Found("compacted", _first_spoken(seen.request))
-    return _Found("window", _first_kept_user(seen))
+    if diff.is_rewound and (diff.pairs or diff.returned or is_edited(diff) or not restart):
+        return _Found("retry" if diff.is_answer_gone and not diff.fresh else "branch")
+    if not diff.pairs:
+        return _Found("compacted", _first_spoken(diff.request))
+    return _Found("window", _first_kept_user(diff))
 
 
-def _all_there(seen: Seen, cleared: Sequence[tuple[int, int]]) -> _Found:
+def _all_there(diff: Diff, cleared: Sequence[tuple[int, int]]) -> _Found:
     """What happened where every message is still there, at least in part: what did the client do to them?"""
-    renewed = renewed_summary(seen)
+    renewed = renewed_summary(diff)
     if renewed is not None:
         return _Found("compacted", renewed, renewed)
     if cleared:
-        return _Found("cleared", max(seen.new[b].at for _, b in cleared))
-    return _Found(seen.forward)
+        return _Found("cleared", max(diff.new[b].at for _, b in cleared))
+    return _Found(diff.forward)
 
 
-def _joined(seen: Seen) -> _Found:
+def _joined(diff: Diff) -> _Found:
     """What happened where all that is gone stands within other texts: was it only put together otherwise? Where some
     was lost before, and a summary was made for it just now, that takes the place of what was put back until then."""
-    anew = seen.anew if seen.session.lost else ()
-    at = next((at for at, i in seen.new if any(summary in plain(i.text) for summary in anew)), None)
-    return _Found(seen.forward, joined=True) if at is None else _Found("compacted", at, at)
+    anew = diff.anew if diff.session.lost else ()
+    at = next((at for at, i in diff.new if any(summary in plain(i.text) for summary in anew)), None)
+    return _Found(diff.forward, joined=True) if at is None else _Found("compacted", at, at)
 
 
-def _asked_beside(seen: Seen, summary: int) -> str:
+def _asked_beside(diff: Diff, summary: int) -> str:
     """What the user asks in the message that holds a summary: what follows one that was seen generated, or stands in
     front of it, else the last part of the message, or its last paragraph."""
-    if seen.pending == len(seen.new) or seen.new[seen.pending].at != summary:
+    if diff.pending == len(diff.new) or diff.new[diff.pending].at != summary:
         return ""
-    texts, told = [s.item.text for s in seen.new[seen.pending :] if s.item.kind == "text"], summaries(seen.said)
+    texts, told = [s.item.text for s in diff.new[diff.pending :] if s.item.kind == "text"], summaries(diff.said)
     for at, text in reversed([*enumerate(texts)]):
         whole = plain(text)
         found = [each for each, _ in told if each in whole]
         if found:
             behind = _CLOSING.sub("", min((behind_last(each, whole) for each in found), key=len))
             asked = [ending(text, behind) if behind else "", *texts[at + 1 :]]
-            if not any(asked) and _follows_answer(seen, summary):
+            if not any(asked) and _follows_answer(diff, summary):
                 front = min((whole.partition(each)[0] for each in found), key=len)
                 front = front[:-_TAGS_CHARS] + _OPENING.sub("", front[-_TAGS_CHARS:])
                 asked = [*texts[:at], beginning(text, front)]
@@ -248,10 +248,10 @@ def _asked_beside(seen: Seen, summary: int) -> str:
     return texts[-1].strip() if len(texts) > 1 else behind.strip() if front.strip() else ""
 
 
-def _follows_answer(seen: Seen, at: int) -> bool:
+def _follows_answer(diff: Diff, at: int) -> bool:
     """Stands the session's last answer right before this message? Then its user says something in it."""
-    last = seen.session.head[-1]
-    return last.produced and not last.message.calls and at > 0 and seen.kept[at - 1] == last.key
+    last = diff.session.head[-1]
+    return last.produced and not last.message.calls and at > 0 and diff.kept[at - 1] == last.key
 
 
 def shown_to_model(request: Request) -> Sequence[Message]:
@@ -272,21 +272,21 @@ def _folded(session: Session, request: Request) -> int | None:
     return at if at is not None and last.message.print == request.messages[at].print else None
 
 
-def _first_kept_user(seen: Seen) -> int | None:
+def _first_kept_user(diff: Diff) -> int | None:
     """The first kept text of a user at which the beginning that providers cache ends, since what followed is gone.
 
     Where that is the last before the gap it is the anchor itself: what a client pins there outlives the next cut. Where
     an agent is at work and no text of a user is left, the last result is it; words of the assistant never are.
     """
-    messages = seen.request.messages
-    same = [(a, seen.new[b].at) for a, b in seen.pairs if seen.old[a].item.print == seen.new[b].item.print]
-    kept = [(a, at) for a, at in same if is_spoken(messages[at])]
-    gap = min(seen.gone)
-    cached = max((seen.new[b].at for a, b in seen.pairs if a < gap), default=-1)
+    messages = diff.request.messages
+    same = [(a, diff.new[b].at) for a, b in diff.pairs if diff.old[a].item.print == diff.new[b].item.print]
+    kept = [(a, at) for a, at in same if may_hold_block(messages[at])]
+    gap = min(diff.gone)
+    cached = max((diff.new[b].at for a, b in diff.pairs if a < gap), default=-1)
     spots = [at for a, at in kept if a > gap or at == cached]
     if spots:
         return min(spots)
-    spoken = _first_spoken(seen.request, max(0, cached))
+    spoken = _first_spoken(diff.request, max(0, cached))
     if spoken is not None:
         return spoken
     works = messages[-1].role != "assistant" and any(i.kind == "result" for i in messages[-1].items)
@@ -294,4 +294,4 @@ def _first_kept_user(seen: Seen) -> int | None:
 
 
 def _first_spoken(request: Request, start: int = 0) -> int | None:
-    return next((at for at in range(start, len(request.messages)) if is_spoken(request.messages[at])), None)
+    return next((at for at in range(start, len(request.messages)) if may_hold_block(request.messages[at])), None)

@@ -24,7 +24,7 @@ from lantern_proxy.compaction.similarity import (
     is_patched,
     unstamped,
 )
-from lantern_proxy.history.presentation import says_same
+from lantern_proxy.history.presentation import is_same_answer
 from lantern_proxy.history.record import is_empty
 from lantern_proxy.turn import SYSTEM, Item, Message, plain
 
@@ -47,7 +47,7 @@ Pairs = list[tuple[int, int]]
 """(index in old, index in new)"""
 
 
-class _Patience:
+class _Budget:
     """How much more of a request may be compared: all of it once, and then some."""
 
     def __init__(self, old: Sequence["Seat"], new: Sequence["Seat"]) -> None:
@@ -89,7 +89,7 @@ def seats(messages: Sequence[Message]) -> list[Seat]:
     ]
 
 
-def told_apart(old: Sequence[Seat], new: Sequence[Seat]) -> tuple[Sequence[Seat], Sequence[Seat]]:
+def with_distinct_ids(old: Sequence[Seat], new: Sequence[Seat]) -> tuple[Sequence[Seat], Sequence[Seat]]:
     """Both sides with ids that tell calls apart: where several calls of one side have the same id, as those of models
     that number the calls of each answer, it goes with what is called for, or with nothing where that is the same."""
     sides = (old, new)
@@ -104,7 +104,7 @@ def told_apart(old: Sequence[Seat], new: Sequence[Seat]) -> tuple[Sequence[Seat]
 
 
 def _with_calls(side: Sequence[Seat], numbers: Set[str], same: Set[tuple[str, bytes]]) -> list[Seat]:
-    """Calls, and their results behind them, with the ids among `numbers` that told_apart() gives them."""
+    """Calls, and their results behind them, with the ids among `numbers` that with_distinct_ids() gives them."""
     found, last = list[Seat](), dict[str, bytes]()
     for at, i in side:
         if i.kind not in ("call", "result") or numbers.isdisjoint(i.ids):
@@ -227,7 +227,7 @@ class _Both:
         self._old, self._new, self._pending = old, new, pending
         self._answers = bisect_left(old, answer, key=lambda seat: seat.at)
         """Index in `old` of the first item of the head's answer."""
-        self._patience = _Patience(old, new)
+        self._budget = _Budget(old, new)
 
     def alike_in(self, gap_old: range, gap_new: range) -> Iterable[tuple[int, int]]:
         """Pairs of items in a gap between equal ones: place by place where all of them fit; else each new item with the
@@ -244,18 +244,18 @@ class _Both:
 
     def _in_order(self, gap_old: range, gap_new: range) -> Iterator[tuple[int, int]]:
         at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
-        marked = _Marked(self._old, gap_old, self._patience)
+        marked = _Marked(self._old, gap_old, self._budget)
         for b in gap_new:
             item, stop = self._new[b].item, min(gap_old.stop, at + _WINDOW)
             near = marked.near(item, at, stop)
-            self._patience.gather(len(near))
+            self._budget.gather(len(near))
             places = range(at, stop) if alone else sorted(near.union(range(max(at, self._answers), stop)))
             fits = partial(self._fits, b, alone)
             found = marked.first(item, places, fits, closely=at if alone else self._answers)
             if found is not None:
                 yield found, b
                 at = found + 1
-            elif self._patience.is_over:
+            elif self._budget.is_over:
                 return
 
     def _fits(self, b: int, alone: bool, a: int) -> bool:
@@ -265,7 +265,7 @@ class _Both:
         is_pending = b >= self._pending
         if is_pending and len(plain(after.text)) > len(plain(before.text)):
             return False  # what was added to a text that waits for its answer is new
-        redressed = a >= self._answers and after.role == "assistant" and says_same([before], [after])
+        redressed = a >= self._answers and after.role == "assistant" and is_same_answer([before], [after])
         redrawn = not is_pending and before.kind == after.kind == "media" and before.role == after.role
         likely = redressed or redrawn or is_alike(before, after) or is_patched(before, after)
         return likely or (alone and not is_pending and (is_mostly(before, after) or is_behind_note(before, after)))
@@ -281,17 +281,17 @@ class _Both:
             places.setdefault(new[b].item.print, []).append(b)
         found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
         taken, matched = {b for _, b in found}, {a for a, _ in found}
-        patience = _Patience(old, new)
-        marked = _Marked(new, fresh, patience)
+        budget = _Budget(old, new)
+        marked = _Marked(new, fresh, budget)
 
         def fits(a: int, b: int) -> bool:
             return is_alike(old[a].item, new[b].item)
 
         for a in gone:
-            if a in matched or patience.is_over:
+            if a in matched or budget.is_over:
                 continue
             near = marked.near(old[a].item) - taken
-            patience.gather(len(near))
+            budget.gather(len(near))
             match = marked.first(old[a].item, sorted(near), partial(fits, a))
             if match is not None:
                 found.append((a, match))
@@ -302,8 +302,8 @@ class _Both:
 class _Marked:
     """Some seats, indexed by marks: an item and whatever is alike to it share a mark, see _marks()."""
 
-    def __init__(self, of: Sequence[Seat], some: Iterable[int], patience: _Patience) -> None:
-        self._patience = patience
+    def __init__(self, of: Sequence[Seat], some: Iterable[int], budget: _Budget) -> None:
+        self._budget = budget
         self._texts = {at: unstamped(of[at].item) for at in some}
         self._costs = {at: _PAIR_CHARS + len(of[at].item.text) for at in self._texts}
         self._places: dict[object, list[int]] = {}
@@ -332,9 +332,9 @@ class _Marked:
             return None
         own = len(i.text)
         costs = [self._costs[at] + own for at in near]
-        lasting = self._patience.lasting(costs)
+        lasting = self._budget.lasting(costs)
         found = next(filter(fits, self._likely(i, near[:lasting], closely)), None)
-        self._patience.spend(sum(costs if found is None else costs[: near.index(found) + 1]))
+        self._budget.spend(sum(costs if found is None else costs[: near.index(found) + 1]))
         return found
 
     def _likely(self, i: Item, near: Sequence[int], closely: int) -> Iterable[int]:
@@ -370,7 +370,7 @@ def _bare_mark(i: Item, text: str) -> str:
 def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
     """Is one of `some` alike to one of `others`?"""
     of, sought = [Seat(0, i) for i in some], [Seat(0, i) for i in others]
-    marked = _Marked(of, range(len(of)), _Patience(of, sought))
+    marked = _Marked(of, range(len(of)), _Budget(of, sought))
 
     def fits(i: Item, at: int) -> bool:
         return is_alike(of[at].item, i)

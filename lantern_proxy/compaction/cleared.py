@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from lantern_proxy.compaction.align import Pairs
-from lantern_proxy.compaction.diff import Seen, is_user_text
+from lantern_proxy.compaction.diff import Diff, is_user_text
 from lantern_proxy.compaction.similarity import bare, has_ellipsis_for, is_alike
 from lantern_proxy.history.presentation import shown_as
 from lantern_proxy.history.record import before_answer
@@ -30,22 +30,22 @@ _FRONT_CHARS, _NOTE_CHARS = 16, 200
 """A text behind a note is found by so many characters of its beginning; and most characters of the note."""
 
 
-def find_cleared(seen: Seen) -> Pairs:
+def find_cleared(diff: Diff) -> Pairs:
     """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media. What
     was said before, and is back, is no placeholder, but for one that was taken back."""
-    old, new, taken_back = seen.old, seen.new, {*seen.session.abandoned.values()}
-    back = {b for b in seen.returned if seen.request.messages[new[b].at].print not in taken_back}
-    replaced = [(a, b) for a, b in seen.replaced if _may_stand_for(old[a].item, new[b].item)]
+    old, new, taken_back = diff.old, diff.new, {*diff.session.abandoned.values()}
+    back = {b for b in diff.returned if diff.request.messages[new[b].at].print not in taken_back}
+    replaced = [(a, b) for a, b in diff.replaced if _may_stand_for(old[a].item, new[b].item)]
     times = Counter(new[b].item.print for _, b in replaced)
     return [
-        *((a, b) for a, b in seen.shown if _is_cleared(old[a].item, new[b].item) or _is_cut(seen, a, b)),
+        *((a, b) for a, b in diff.shown if _is_cleared(old[a].item, new[b].item) or _is_cut(diff, a, b)),
         *(
             (a, b)
             for a, b in replaced
-            if (b not in back and _is_emptied(seen, a, b, often=times[new[b].item.print] > 1))
-            or _is_cut(seen, a, b, in_place=True)
+            if (b not in back and _is_emptied(diff, a, b, often=times[new[b].item.print] > 1))
+            or _is_cut(diff, a, b, in_place=True)
         ),
-        *_media(seen),
+        *_media(diff),
     ]
 
 
@@ -53,12 +53,12 @@ def _may_stand_for(old: Item, new: Item) -> bool:
     return old.kind == new.kind and (old.kind in ("text", "result") or (old.kind == "call" and old.name == new.name))
 
 
-def is_all_there(seen: Seen, cleared: Collection[tuple[int, int]]) -> bool:
+def is_all_there(diff: Diff, cleared: Collection[tuple[int, int]]) -> bool:
     """Is nothing gone but what was cleared, and short results whose placeholder is worded anew?"""
-    if not (seen.gone and cleared):
-        return not seen.gone
-    reworded = {a for a, b in seen.replaced if _is_reworded(seen.old[a].item, seen.new[b].item)}
-    return len(cleared) >= len({*seen.gone} - reworded)
+    if not (diff.gone and cleared):
+        return not diff.gone
+    reworded = {a for a, b in diff.replaced if _is_reworded(diff.old[a].item, diff.new[b].item)}
+    return len(cleared) >= len({*diff.gone} - reworded)
 
 
 def _is_reworded(old: Item, new: Item) -> bool:
@@ -66,27 +66,27 @@ def _is_reworded(old: Item, new: Item) -> bool:
     return is_short and old.kind == new.kind == "result" and not _is_cleared(old, new)
 
 
-def _media(seen: Seen) -> Iterator[tuple[int, int]]:
+def _media(diff: Diff) -> Iterator[tuple[int, int]]:
     """Media that are gone, each with the last text that may stand for it."""
-    last = {seen.new[b].item.role: b for b in seen.fresh if _is_placeholder(seen, b)}
-    for a, i in zip(seen.gone, seen.gone_items, strict=True):
+    last = {diff.new[b].item.role: b for b in diff.fresh if _is_placeholder(diff, b)}
+    for a, i in zip(diff.gone, diff.gone_items, strict=True):
         if i.kind == "media" and i.role in last:
             yield a, last[i.role]
 
 
-def _is_placeholder(seen: Seen, b: int) -> bool:
+def _is_placeholder(diff: Diff, b: int) -> bool:
     """May a short text stand for media: those that were in its message, or all that is gone?"""
-    new, item = seen.new, seen.new[b].item
-    beside = len(seen.gone) == 1 or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
+    new, item = diff.new, diff.new[b].item
+    beside = len(diff.gone) == 1 or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
     return item.kind == "text" and beside and len(item.text) < _PLACEHOLDER_CHARS
 
 
-def _is_emptied(seen: Seen, a: int, b: int, *, often: bool) -> bool:
+def _is_emptied(diff: Diff, a: int, b: int, *, often: bool) -> bool:
     """Stands hardly anything for a long text now, or for any result or call of which what followed is kept, or for a
     text in whose place the same stands as for others?"""
-    old = seen.old[a].item
-    is_past = (often or old.kind != "text") and any(after > a for after, _ in seen.pairs)
-    return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, seen.new[b].item)
+    old = diff.old[a].item
+    is_past = (often or old.kind != "text") and any(after > a for after, _ in diff.pairs)
+    return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, diff.new[b].item)
 
 
 def _is_cleared(old: Item, new: Item) -> bool:
@@ -106,7 +106,7 @@ def _tells_other(before: str, after: str) -> bool:
     return len(found) >= _CLEARED_MIN_TERMS and len(found & terms(after)) < _CLEARED_TERMS_SHARE * len(found)
 
 
-def _is_cut(seen: Seen, a: int, b: int, *, in_place: bool = False) -> bool:
+def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
     """Was a part of a text left out, at its end or in its middle? A mark may stand there instead.
 
     A text of the last turn, and the last result, may lose what their client had put behind them meanwhile. Where an
@@ -114,7 +114,7 @@ def _is_cut(seen: Seen, a: int, b: int, *, in_place: bool = False) -> bool:
 
     in_place: do both stand alone between the same neighbours? Then one of its ends and an ellipsis are enough
     """
-    old, new = seen.old[a].item, seen.new[b].item
+    old, new = diff.old[a].item, diff.new[b].item
     if old.print == new.print or old.kind not in _SHORTENED or old.kind != new.kind:
         return False
     before = plain(old.text)
@@ -122,13 +122,13 @@ def _is_cut(seen: Seen, a: int, b: int, *, in_place: bool = False) -> bool:
     omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after, one_end=in_place)
     if not omits and not (_is_shorter(old.kind, before, after) and _is_of(before, after)):
         return False
-    if old.kind == "text" and (after in _behind_thoughts(old) or _is_in_front_now(seen, before, after, seen.new[b].at)):
+    if old.kind == "text" and (after in _behind_thoughts(old) or _is_in_front_now(diff, before, after, diff.new[b].at)):
         return False
     if old.kind == "text":
-        return omits or a < seen.last_turn or _ends_in_a_word(old.text, new.text)
+        return omits or a < diff.last_turn or _ends_in_a_word(old.text, new.text)
     if old.kind == "call":
         return True
-    was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
+    was_last = diff.old[a].at == len(before_answer(diff.session)) - 1
     return not (was_last and before.startswith(plain(new.text)))
 
 
@@ -137,13 +137,13 @@ def _behind_thoughts(i: Item) -> list[str]:
     return [plain(text) for text in shown_as(i.text)[1:]] if i.role == "assistant" else []
 
 
-def _is_in_front_now(seen: Seen, before: str, after: str, at: int) -> bool:
+def _is_in_front_now(diff: Diff, before: str, after: str, at: int) -> bool:
     """Stands what a text lost of its beginning in the user's first text now? Some clients write their orders in front
     of what their user says first, and that was this text, until what had been left out before it came back.
 
     at: of its message
     """
-    first = next(filter(is_user_text, seen.new), None)
+    first = next(filter(is_user_text, diff.new), None)
     kept = shared_front(before[::-1], after[::-1])
     front = after[: len(after) - kept]  # a time
     lost = before[len(front) : len(before) - kept].strip()

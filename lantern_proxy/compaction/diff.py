@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lantern_proxy.compaction.align import Pairs, Seat, align, seats, told_apart
+from lantern_proxy.compaction.align import Pairs, Seat, align, seats, with_distinct_ids
 from lantern_proxy.compaction.lines import untimed
 from lantern_proxy.history.record import Said, Session, before_answer, chains, place_key
 from lantern_proxy.history.summaries import SUMMARY_CHARS
@@ -14,7 +14,7 @@ from lantern_proxy.turn import Event, Item, Request, plain
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class Diff:
     """A session's head and a request, side by side. Numbers are indices of seats: items that are compared."""
 
     session: Session
@@ -147,9 +147,9 @@ class Seen:
         return not any(a > first for a, _ in self.pairs)
 
 
-def see(session: Session, request: Request, said: Said, anew: Collection[str] = ()) -> Seen:
+def diff_of(session: Session, request: Request, said: Said, anew: Collection[str] = ()) -> Diff:
     """The head of `session` and `request`, side by side, item by item. said, anew: as compare() takes them"""
-    old, new = told_apart(seats([e.message for e in session.head]), seats(request.messages))
+    old, new = with_distinct_ids(seats([e.message for e in session.head]), seats(request.messages))
     pending = _pending(old, new)
     answer = 0 if session.recalled else len(before_answer(session))
     pairs, moved = align(old, new, answer=answer, pending=pending, finished=_is_finished(session))
@@ -160,7 +160,7 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
     unpaired = [b for b in range(len(new)) if b not in paired_new]
     places = chains(request.messages) if gone and unpaired else []
     returned = [b for b in unpaired if gone and place_key(places[new[b].at]) in session.keys]
-    return Seen(
+    return Diff(
         session=session, request=request, said=said, anew=anew, old=old, new=new, answer=answer, pending=pending,
         pairs=pairs, moved=moved, matched=matched,
         gone=gone, gone_items=[old[a].item for a in gone], returned=returned, fresh=sorted({*unpaired} - {*returned}),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.containment import Haystack
 from lantern_proxy.turn import plain
 
 _LEAST_CHARS = 8
@@ -29,7 +29,7 @@ def untimed(text: str) -> str:
     return _TIMED.sub("\n", text)
 
 
-def stands_in(whole: Whole, text: str, *, notes: bool) -> bool:
+def stands_in(whole: Haystack, text: str, *, notes: bool) -> bool:
     """Does `text` stand in `whole`, in one piece or line by line, with no more than names in between?
 
     notes: its client may have taken back what it had put behind its first lines

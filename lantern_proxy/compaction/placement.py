@@ -7,7 +7,7 @@ from lantern_proxy.history.record import is_empty
 from lantern_proxy.turn import SYSTEM, Message, Request
 
 
-def is_spoken(m: Message) -> bool:
+def may_hold_block(m: Message) -> bool:
     """May a block ride inside this message? Only a user's text that carries no tool result."""
     kinds = {i.kind for i in m.items}
     return m.role == "user" and "result" not in kinds and any(i.kind == "text" and not is_empty(i) for i in m.items)
@@ -25,7 +25,7 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
     if any(i.kind == "compaction" for i in messages[anchor].items) and request.api == "responses":
         return anchor, "after"
     for at in range(anchor, len(messages)):
-        if is_spoken(messages[at]):
+        if may_hold_block(messages[at]):
             return at, "inside"
     open_calls = {value for m in messages for i in m.calls for value in i.ids}
     open_calls -= {value for m in messages for i in m.items if i.kind == "result" for value in i.ids}
@@ -35,11 +35,11 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
     return None if open_calls or begun else (last, "after")
 
 
-def is_begun_answer(messages: Sequence[Message]) -> bool:
+def is_prefilled_answer(messages: Sequence[Message]) -> bool:
     """Is the last message one of the assistant, right behind a text of its user, with which the model has to go on?"""
     if len(messages) < 2 or messages[-1].role != "assistant" or messages[-1].calls:
         return False
-    return is_spoken(messages[-2])
+    return may_hold_block(messages[-2])
 
 
 def question(request: Request, kept: Sequence[str | None] = (), *, is_summed_up: bool = False) -> int | None:
@@ -51,12 +51,14 @@ def question(request: Request, kept: Sequence[str | None] = (), *, is_summed_up:
     """
     messages = request.messages
     at = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role not in SYSTEM), None)
-    if at is not None and is_begun_answer(messages[: at + 1]):
+    if at is not None and is_prefilled_answer(messages[: at + 1]):
         front = None if is_summed_up else _asked_in_front(messages, kept, at)
         at = at - 1 if front is None else front
-    if at is None or not is_spoken(messages[at]):
+    if at is None or not may_hold_block(messages[at]):
         return None
-    is_note = at > 0 and bool(kept) and kept[at] is not None and kept[at - 1] is None and is_spoken(messages[at - 1])
+    is_note = (
+        at > 0 and bool(kept) and kept[at] is not None and kept[at - 1] is None and may_hold_block(messages[at - 1])
+    )
     return at - 1 if is_note else at
 
 
@@ -64,4 +66,4 @@ def _asked_in_front(messages: Sequence[Message], kept: Sequence[str | None], las
     """The newest text of a user that the session did not hold, in front of an answer that it held, the last message."""
     if not kept or kept[last] is None:
         return None
-    return next((at for at in range(last - 1, -1, -1) if kept[at] is None and is_spoken(messages[at])), None)
+    return next((at for at in range(last - 1, -1, -1) if kept[at] is None and may_hold_block(messages[at])), None)

@@ -6,9 +6,9 @@ Each question is about the items of the head that the request lacks (Seen.gone),
 import msgspec
 
 from lantern_proxy.compaction.align import alike_among
-from lantern_proxy.compaction.diff import Seen, is_user_text, untimed_text
+from lantern_proxy.compaction.diff import Diff, is_user_text, untimed_text
 from lantern_proxy.compaction.lines import is_made_of, stands_in
-from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.embedded import SPEAKER
 from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import answers_of, chains, place_key
@@ -23,114 +23,114 @@ _TEXTS_TOLD = 4
 # --- taken back: a branch ------------------------------------------------------------------------------------------
 
 
-def is_gone_back(seen: Seen) -> bool:
+def is_gone_back(diff: Diff) -> bool:
     """Does the request go on from where the session was long ago, and its head is not?"""
-    if not seen.returned or not seen.pending:
+    if not diff.returned or not diff.pending:
         return False
-    chain = chains(seen.request.messages)[seen.new[seen.pending - 1].at]
-    return place_key(chain) in seen.session.keys
+    chain = chains(diff.request.messages)[diff.new[diff.pending - 1].at]
+    return place_key(chain) in diff.session.keys
 
 
-def is_improved(seen: Seen) -> bool:
+def is_improved(diff: Diff) -> bool:
     """Is all that is gone what was said between what the user asked and the answer that is shown for it, the last?
 
     A draft and what was wrong with it, an answer that was no JSON. What was called for is no such talk, and a client
     that keeps the first message and the last two leaves out the same.
     """
-    first, last = seen.gone[0], seen.gone[-1]
-    inside = first > 1 and last + 1 < len(seen.old) and last + 1 - first == len(seen.gone)
-    if not inside or {i.kind for i in seen.gone_items} != {"text"} or seen.gone_items[-1].role != "user":
+    first, last = diff.gone[0], diff.gone[-1]
+    inside = first > 1 and last + 1 < len(diff.old) and last + 1 - first == len(diff.gone)
+    if not inside or {i.kind for i in diff.gone_items} != {"text"} or diff.gone_items[-1].role != "user":
         return False
-    found = {a for a, _ in seen.pairs}
-    asked, answer, before = seen.old[first - 1], seen.old[last + 1], seen.old[first - 2]
+    found = {a for a, _ in diff.pairs}
+    asked, answer, before = diff.old[first - 1], diff.old[last + 1], diff.old[first - 2]
     shown = {first - 2, first - 1, last + 1} <= found
-    is_last = answer.at >= seen.answer and seen.session.head[answer.at].produced
+    is_last = answer.at >= diff.answer and diff.session.head[answer.at].produced
     return shown and is_last and is_user_text(asked) and before.item.role == "assistant"
 
 
-def is_told_again(seen: Seen) -> bool:
+def is_told_again(diff: Diff) -> bool:
     """Stands in place of the gone what was said before: each answer as it was, the user's texts but for a part?
 
     Where clients write times into what their users say, no history is what it was. The first of those texts might be a
     summary.
     """
-    unpaired = [seen.new[b].item for b in (*seen.fresh, *seen.returned) if b < seen.pending]
+    unpaired = [diff.new[b].item for b in (*diff.fresh, *diff.returned) if b < diff.pending]
     answers = [i for i in unpaired if i.role == "assistant" and i.kind in ("text", "ref")]
     users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
-    goes_back = seen.pairs and seen.is_rewound and 0 < len(users) <= len(answers)
-    if not unpaired or not (goes_back or _is_taken_back(seen)):
+    goes_back = diff.pairs and diff.is_rewound and 0 < len(users) <= len(answers)
+    if not unpaired or not (goes_back or _is_taken_back(diff)):
         return False
-    shown = {name for names in seen.session.before for name in names}
-    told = {text for text, who in seen.said if who == "assistant"}
+    shown = {name for names in diff.session.before for name in names}
+    told = {text for text, who in diff.said if who == "assistant"}
     if not all(i.kind == "ref" or i.print in shown or plain(i.text) in told for i in answers):
         return False
-    before = [text for text, who in seen.said if who == "user"]
+    before = [text for text, who in diff.said if who == "user"]
     return all(any(text in old or mostly_equal(old, text) for old in before) for text in users[:_TEXTS_TOLD])
 
 
-def _is_taken_back(seen: Seen) -> bool:
+def _is_taken_back(diff: Diff) -> bool:
     """Are answers back that a loss took, and is what the session had shown before it all there, up to some point?
 
     A client that recalls a few old messages beside a window leaves out what stood between.
     """
-    shown = answers_of(seen.session.head)
-    told = (*seen.session.before, *shown)
+    shown = answers_of(diff.session.head)
+    told = (*diff.session.before, *shown)
     names = {value: each[0] for each in reversed(told) for value in each}
 
     def known_as(*called: bytes | str) -> bytes | str | None:
         return next((names[value] for value in reversed(called) if value in names), None)
 
-    found = dict.fromkeys(known_as(s.item.print, *s.item.ids) for s in seen.new[: seen.pending])
+    found = dict.fromkeys(known_as(s.item.print, *s.item.ids) for s in diff.new[: diff.pending])
     found.pop(None, None)
     since = {known_as(*each) for each in shown}
     as_before = [*dict.fromkeys(known_as(*each) for each in told)]
     return not since.issuperset(found) and [*found] == as_before[: len(found)]
 
 
-def is_undone(seen: Seen) -> bool:
+def is_undone(diff: Diff) -> bool:
     """Is a summary gone that its client had put in, and all there for which it stood: each answer that was shown before
     the loss? What followed may be gone, too."""
-    last = max((a for a, _ in seen.pairs), default=-1)
-    inside = [seen.old[a] for a in seen.gone if a < last]
-    if not inside or any(seen.session.head[seat.at].produced or seat.item.kind != "text" for seat in inside):
+    last = max((a for a, _ in diff.pairs), default=-1)
+    inside = [diff.old[a] for a in diff.gone if a < last]
+    if not inside or any(diff.session.head[seat.at].produced or seat.item.kind != "text" for seat in inside):
         return False
-    long = [text for text, who in seen.said if who in ("side", "assistant") and len(text) >= SUMMARY_CHARS]
+    long = [text for text, who in diff.said if who in ("side", "assistant") and len(text) >= SUMMARY_CHARS]
     told = [[text for text in long if text in plain(seat.item.text)] for seat in inside]
     made = {item("assistant", "text", text).print for texts in told for text in texts}
-    now = made.union(*((s.item.print, *s.item.ids) for s in seen.new))
-    return all(told) and bool(seen.session.before) and not any(map(now.isdisjoint, seen.session.before))
+    now = made.union(*((s.item.print, *s.item.ids) for s in diff.new))
+    return all(told) and bool(diff.session.before) and not any(map(now.isdisjoint, diff.session.before))
 
 
-def is_parted(seen: Seen) -> bool:
+def is_parted(diff: Diff) -> bool:
     """Is the first text of the gone, into which the history had been put together, taken apart again?
 
     All before the text that waits for an answer is what it was made of, and no more than a turn came after it.
     """
-    if seen.pairs or seen.last_turn:
+    if diff.pairs or diff.last_turn:
         return False
-    texts = [s.item for s in seen.new[: seen.pending] if s.item.kind in ("text", "result")]
+    texts = [s.item for s in diff.new[: diff.pending] if s.item.kind in ("text", "result")]
     told = any(i.role == "assistant" for i in texts)
-    return told and is_made_of(plain(seen.old[0].item.text), map(untimed_text, texts))
+    return told and is_made_of(plain(diff.old[0].item.text), map(untimed_text, texts))
 
 
 # --- written otherwise: the session goes on ------------------------------------------------------------------------
 
 
-def is_joined(seen: Seen) -> bool:
+def is_joined(diff: Diff) -> bool:
     """Does all that is gone stand within texts that are new? Then it was only put together otherwise. No text holds a
     picture."""
-    calls = [i for i in seen.gone_items if i.kind == "call"]
-    others = [(a, i) for a, i in zip(seen.gone, seen.gone_items, strict=True) if i.kind not in ("call", "media")]
+    calls = [i for i in diff.gone_items if i.kind == "call"]
+    others = [(a, i) for a, i in zip(diff.gone, diff.gone_items, strict=True) if i.kind not in ("call", "media")]
     if not others or any(i.kind not in ("text", "result") for _, i in others):
         return False
-    redressed = [b for a, b in seen.matched if seen.old[a].item.print != seen.new[b].item.print]
-    texts = (seen.new[b].item for b in (*seen.fresh, *redressed))
-    whole = Whole("\n".join(plain(i.text) for i in texts if i.kind == "text"))
+    redressed = [b for a, b in diff.matched if diff.old[a].item.print != diff.new[b].item.print]
+    texts = (diff.new[b].item for b in (*diff.fresh, *redressed))
+    whole = Haystack("\n".join(plain(i.text) for i in texts if i.kind == "text"))
     if sum(len(plain(i.text)) for _, i in others if not _was_redressed(i)) > len(whole.text):
         return False
     told = all(
         stands_in(whole, untimed_text(i), notes=False)
-        or stands_in(whole, i.text, notes=a >= seen.last_turn or _was_redressed(i))
+        or stands_in(whole, i.text, notes=a >= diff.last_turn or _was_redressed(i))
         for a, i in others
     )
     # what was passed to a tool may be long: a file that was written, of which the result says "ok"
@@ -138,17 +138,17 @@ def is_joined(seen: Seen) -> bool:
     return told and all(text in whole for text in passed)
 
 
-def is_echoed(seen: Seen) -> bool:
+def is_echoed(diff: Diff) -> bool:
     """Is all that is gone results that said no more than their call, which is kept? Of tools by which a model answers,
     what is passed to them comes back."""
     passed: dict[str, list[str]] = {}
-    for a, _ in seen.matched:
-        call = seen.old[a].item
+    for a, _ in diff.matched:
+        call = diff.old[a].item
         if call.kind == "call":
             passed |= {value: [*map(plain, strings_of(call.text))] for value in call.ids}
     return all(
         i.kind == "result" and any(plain(i.text) in text for value in i.ids for text in passed.get(value, ()))
-        for i in seen.gone_items
+        for i in diff.gone_items
     )
 
 
@@ -158,34 +158,34 @@ def _was_redressed(i: Item) -> bool:
     return i.role == "user" and i.print != item(i.role, i.kind, i.text).print
 
 
-def is_edited(seen: Seen) -> bool:
+def is_edited(diff: Diff) -> bool:
     """Is the text that waits for an answer one of the gone, with something added?"""
-    return alike_among(seen.gone_items, [seen.new[b].item for b in seen.fresh if b >= seen.pending])
+    return alike_among(diff.gone_items, [diff.new[b].item for b in diff.fresh if b >= diff.pending])
 
 
-def is_rewritten(seen: Seen) -> bool:
+def is_rewritten(diff: Diff) -> bool:
     """Is what is gone a note of the last turn that came and went, its answer, or texts replaced one by one?"""
-    if set(seen.gone) == {a for a, _ in seen.replaced}:
-        return not (seen.session.lost and _is_summed_up_anew(seen))
-    if min(seen.gone) < seen.last_turn or _lacks_speaker(seen):
+    if set(diff.gone) == {a for a, _ in diff.replaced}:
+        return not (diff.session.lost and _is_summed_up_anew(diff))
+    if min(diff.gone) < diff.last_turn or _lacks_speaker(diff):
         return False
-    if not seen.is_rewound:
-        return all(i.kind != "result" for i in seen.gone_items) and not _lacks_line(seen)
-    return seen.is_answer_gone and any(seen.new[b].item.role == "assistant" for b in (*seen.fresh, *seen.returned))
+    if not diff.is_rewound:
+        return all(i.kind != "result" for i in diff.gone_items) and not _lacks_line(diff)
+    return diff.is_answer_gone and any(diff.new[b].item.role == "assistant" for b in (*diff.fresh, *diff.returned))
 
 
-def _is_summed_up_anew(seen: Seen) -> bool:
+def _is_summed_up_anew(diff: Diff) -> bool:
     """Does one text that calls itself a summary stand in the place of another? Where no model made it, nothing else
     tells that the client folded its history once more."""
-    pairs = ((seen.old[a].item, seen.new[b].item) for a, b in seen.replaced)
+    pairs = ((diff.old[a].item, diff.new[b].item) for a, b in diff.replaced)
     return any(i.kind == j.kind == "text" and is_marked(i.text) and is_marked(j.text) for i, j in pairs)
 
 
-def _lacks_speaker(seen: Seen) -> bool:
+def _lacks_speaker(diff: Diff) -> bool:
     """Is something gone that one of several who speak as users said? Who does is named in a field, or in front of what
     they say, as in front of what is kept; a note has no such name."""
-    users = {seat.at: seen.session.head[seat.at].message for seat in seen.old if is_user_text(seat)}
-    gone = {seen.old[a].at for a in seen.gone}
+    users = {seat.at: diff.session.head[seat.at].message for seat in diff.old if is_user_text(seat)}
+    gone = {diff.old[a].at for a in diff.gone}
     names = {at: _name_of(m) for at, m in users.items()}
     if len({*filter(None, names.values())}) > 1 and any(names.get(at) for at in gone):
         return True
@@ -204,8 +204,8 @@ class _Named(msgspec.Struct):
     name: str = ""
 
 
-def _lacks_line(seen: Seen) -> bool:
+def _lacks_line(diff: Diff) -> bool:
     """Is all gone that the user said in the last turn? A note stands beside it, or after a result."""
-    last = seen.last_turn
-    said = {n for n in range(last, len(seen.old)) if is_user_text(seen.old[n])}
-    return said <= {*seen.gone} and (last == 0 or seen.old[last - 1].item.kind != "result")
+    last = diff.last_turn
+    said = {n for n in range(last, len(diff.old)) if is_user_text(diff.old[n])}
+    return said <= {*diff.gone} and (last == 0 or diff.old[last - 1].item.kind != "result")

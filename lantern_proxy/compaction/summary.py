@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from lantern_proxy.compaction.diff import Seen, untimed_text
+from lantern_proxy.compaction.diff import Diff, untimed_text
 from lantern_proxy.compaction.rewrites import is_rewritten
-from lantern_proxy.history.containment import Sought, Whole, whole_of
+from lantern_proxy.history.containment import Haystack, Needles, haystack_of
 from lantern_proxy.history.presentation import shown_as, strings_of, unescaped
 from lantern_proxy.history.record import Said, Session
 from lantern_proxy.history.summaries import SUMMARY_CHARS, is_marked
@@ -36,43 +36,43 @@ _MARKED = 8
 
 
 @dataclass(frozen=True)
-class _Traces:
+class _Evidence:
     """What a summary may be known by, gathered when it is first asked for. Numbers are indices of seats, as in Seen."""
 
-    seen: Seen
+    diff: Diff
 
     @cached_property
     def candidates(self) -> Sequence[int]:
         """New texts and results. What a sub-agent found is no summary of what is gone, where history stands before."""
-        seen = self.seen
-        reports = self.due if any(seen.old[a].at < seen.answer for a, _ in seen.matched) else ()
+        diff = self.diff
+        reports = self.due if any(diff.old[a].at < diff.answer for a, _ in diff.matched) else ()
         left = {*reports, *self.passed_on}
-        found = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result") and b not in left]
+        found = [b for b in diff.fresh if diff.new[b].item.kind in ("text", "result") and b not in left]
         return found if len(found) <= _CANDIDATES else [*found[: _CANDIDATES // 2], *found[-_CANDIDATES // 2 :]]
 
     @cached_property
     def early(self) -> Sequence[int]:
         """Those of `candidates` that stand before the message that waits for an answer."""
-        return [b for b in self.candidates if b < self.seen.pending]
+        return [b for b in self.candidates if b < self.diff.pending]
 
     @cached_property
     def passed_on(self) -> set[int]:
         """Seats behind all that is kept that hold the answer of a sub-agent, word for word, in place of the session's
         own."""
-        seen, kept = self.seen, self.seen.matched
+        diff, kept = self.diff, self.diff.matched
         last = max((a for a, _ in kept), default=-1)
-        if not kept or any(not seen.session.head[seat.at].produced for seat in seen.old[last + 1 :]):
+        if not kept or any(not diff.session.head[seat.at].produced for seat in diff.old[last + 1 :]):
             return set()
         told = {text for text, _ in self.told_aside}
-        behind = range(max(b for _, b in kept) + 1, len(seen.new))
-        return {b for b in behind if seen.new[b].item.role == "assistant" and plain(seen.new[b].item.text) in told}
+        behind = range(max(b for _, b in kept) + 1, len(diff.new))
+        return {b for b in behind if diff.new[b].item.role == "assistant" and plain(diff.new[b].item.text) in told}
 
     @cached_property
     def gap(self) -> int | None:
         """The first kept seat of what followed the last gone item: a summary of what is gone stands before it. None
         where nothing of that is kept; then a summary may stand anywhere before what waits for an answer."""
-        last = max(self.seen.gone)
-        return min((b for a, b in self.seen.pairs if a > last), default=None)
+        last = max(self.diff.gone)
+        return min((b for a, b in self.diff.pairs if a > last), default=None)
 
     @cached_property
     def at_gap(self) -> Sequence[int]:
@@ -82,27 +82,27 @@ class _Traces:
     @cached_property
     def reworded(self) -> Sequence[int]:
         """Kept texts up to `gap` that say more, or something else, than before."""
-        seen = self.seen
-        found = (b for a, b in seen.shown if _is_reworded(seen.old[a].item, seen.new[b].item))
+        diff = self.diff
+        found = (b for a, b in diff.shown if _is_reworded(diff.old[a].item, diff.new[b].item))
         return [b for b in found if self.gap is None or b <= self.gap]
 
     @cached_property
     def due(self) -> set[int]:
         """New results of the calls that the last answer made. Tools say the same words about everything."""
-        seen = self.seen
+        diff = self.diff
         called = {
             value
-            for a, b in seen.matched
-            if seen.old[a].item.kind == "call" and seen.old[a].at >= seen.answer
-            for value in seen.new[b].item.ids
+            for a, b in diff.matched
+            if diff.old[a].item.kind == "call" and diff.old[a].at >= diff.answer
+            for value in diff.new[b].item.ids
         }
-        results = (b for b in seen.fresh if seen.new[b].item.kind == "result")
-        return {b for b in results if called.intersection(seen.new[b].item.ids)}
+        results = (b for b in diff.fresh if diff.new[b].item.kind == "result")
+        return {b for b in results if called.intersection(diff.new[b].item.ids)}
 
     @cached_property
     def told(self) -> Said:
         """(text, who) of what was said in the session, as far as it is long enough for a summary."""
-        return summaries(self.seen.said)
+        return summaries(self.diff.said)
 
     @cached_property
     def told_aside(self) -> Said:
@@ -110,23 +110,23 @@ class _Traces:
         return [each for each in self.told if each[1] == "side"]
 
     @cached_property
-    def sought(self) -> Sought:
-        return Sought(self.told)
+    def sought(self) -> Needles:
+        return Needles(self.told)
 
     @cached_property
-    def sought_aside(self) -> Sought:
-        return Sought(self.told_aside)
+    def sought_aside(self) -> Needles:
+        return Needles(self.told_aside)
 
     @cached_property
     def passed(self) -> Sequence[str]:
         """Texts that the last answer passed to tools, long enough for a summary: models compact by a tool, too."""
-        calls = (s.item for s in self.seen.old if s.at >= self.seen.answer and s.item.kind == "call")
+        calls = (s.item for s in self.diff.old if s.at >= self.diff.answer and s.item.kind == "call")
         return [text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS]
 
     @cached_property
     def runs(self) -> Sequence[str]:
         """Runs of the answers of the last side calls."""
-        answers = [text for text, who in self.seen.said if who == "side"][-_SIDE_ANSWERS:]
+        answers = [text for text, who in self.diff.said if who == "side"][-_SIDE_ANSWERS:]
         return [
             text[at : at + _RUN_CHARS]
             for text in answers
@@ -134,31 +134,31 @@ class _Traces:
         ]
 
     @cached_property
-    def said_aloud(self) -> Whole:
+    def said_aloud(self) -> Haystack:
         """All that users, tools and the model said in the session, without answers of side calls."""
-        return Whole("\n".join(text for text, who in self.seen.said if who != "side"))
+        return Haystack("\n".join(text for text, who in self.diff.said if who != "side"))
 
     @cached_property
-    def lost(self) -> Whole:
+    def lost(self) -> Haystack:
         """The texts of what is gone."""
-        return Whole("\n".join(plain(i.text) for i in self.seen.gone_items[:_LOST_TEXTS]))
+        return Haystack("\n".join(plain(i.text) for i in self.diff.gone_items[:_LOST_TEXTS]))
 
     @cached_property
     def lost_terms(self) -> set[str]:
-        gone = self.seen.gone_items[:_LOST_TEXTS]
+        gone = self.diff.gone_items[:_LOST_TEXTS]
         return terms("\n".join(plain(i.text)[:_LOST_CHARS] for i in gone if i.kind in ("text", "result")))
 
     @cached_property
     def system_terms(self) -> set[str]:
         """Terms of the session's system prompt. Kept, since it may be as long as thousands of messages."""
-        return terms(self.seen.session.system)
+        return terms(self.diff.session.system)
 
     @cached_property
     def before(self) -> dict[int, Item]:
         """Seat of the request -> the head's item that it is, or the result in whose place it stands."""
-        old, new = self.seen.old, self.seen.new
-        results = [(a, b) for a, b in self.seen.replaced if old[a].item.kind == new[b].item.kind == "result"]
-        return {b: old[a].item for a, b in (*results, *self.seen.matched)}
+        old, new = self.diff.old, self.diff.new
+        results = [(a, b) for a, b in self.diff.replaced if old[a].item.kind == new[b].item.kind == "result"]
+        return {b: old[a].item for a, b in (*results, *self.diff.matched)}
 
 
 def summaries(said: Said) -> Said:
@@ -166,26 +166,26 @@ def summaries(said: Said) -> Said:
     return [each for each in said if len(each[0]) >= SUMMARY_CHARS]
 
 
-def summary_at(seen: Seen) -> int | None:
+def summary_at(diff: Diff) -> int | None:
     """Index of the message that holds a summary of the gone; None when there is none to be seen."""
-    traces = _Traces(seen)
-    found = _first(_PROOFS, traces)
-    if found is not None or (seen.pairs and is_rewritten(seen)):
+    evidence = _Evidence(diff)
+    found = _first(_PROOFS, evidence)
+    if found is not None or (diff.pairs and is_rewritten(diff)):
         return found
-    return _first(_SIGNS, traces)
+    return _first(_SIGNS, evidence)
 
 
-def renewed_summary(seen: Seen) -> int | None:
+def renewed_summary(diff: Diff) -> int | None:
     """Index of a message that reads much like before, but for a summary that was generated since."""
-    return _renewed(_Traces(seen))
+    return _renewed(_Evidence(diff))
 
 
-_Rule = Callable[[_Traces], int | None]
+_Rule = Callable[[_Evidence], int | None]
 """Index of the message that a trace points to."""
 
 
-def _first(rules: Iterable[_Rule], traces: _Traces) -> int | None:
-    return next((at for rule in rules if (at := rule(traces)) is not None), None)
+def _first(rules: Iterable[_Rule], evidence: _Evidence) -> int | None:
+    return next((at for rule in rules if (at := rule(evidence)) is not None), None)
 
 
 # --- proofs --------------------------------------------------------------------------------------------------------
@@ -197,57 +197,57 @@ def compaction_item(request: Request, *, last: bool = False) -> int | None:
     return max(found, default=None) if last else next(found, None)
 
 
-def _compaction(traces: _Traces) -> int | None:
-    return compaction_item(traces.seen.request)
+def _compaction(evidence: _Evidence) -> int | None:
+    return compaction_item(evidence.diff.request)
 
 
-def _generated(traces: _Traces) -> int | None:
+def _generated(evidence: _Evidence) -> int | None:
     """A text that holds what answered a side call, or, before what is asked now, any answer."""
-    early = {*traces.early}
-    for b in traces.candidates:
-        at, item = traces.seen.new[b]
-        if _tells(item, traces.sought if b in early else traces.sought_aside):
+    early = {*evidence.early}
+    for b in evidence.candidates:
+        at, item = evidence.diff.new[b]
+        if _tells(item, evidence.sought if b in early else evidence.sought_aside):
             return at
     return None
 
 
-def _renewed(traces: _Traces) -> int | None:
-    seen = traces.seen
-    for a, b in seen.matched:
-        old, (at, item) = seen.old[a].item, seen.new[b]
-        if old.print != item.print and _tells(item, traces.sought_aside, before=plain(old.text)):
+def _renewed(evidence: _Evidence) -> int | None:
+    diff = evidence.diff
+    for a, b in diff.matched:
+        old, (at, item) = diff.old[a].item, diff.new[b]
+        if old.print != item.print and _tells(item, evidence.sought_aside, before=plain(old.text)):
             return at
     return None
 
 
-def _repeated(traces: _Traces) -> int | None:
+def _repeated(evidence: _Evidence) -> int | None:
     """A text that reads as before, and holds what was generated since in the same words."""
-    seats = (traces.seen.new[b] for _, b in traces.seen.matched)
-    return next((at for at, i in seats if any(text in plain(i.text) for text in traces.seen.anew)), None)
+    seats = (evidence.diff.new[b] for _, b in evidence.diff.matched)
+    return next((at for at, i in seats if any(text in plain(i.text) for text in evidence.diff.anew)), None)
 
 
-def _passed(traces: _Traces) -> int | None:
+def _passed(evidence: _Evidence) -> int | None:
     """A text that holds what the model has just passed to a tool of its client's. In the message that waits for an
     answer something is asked behind it, and nothing stands in front of that message: who edits one shows the rest."""
-    seen = traces.seen
-    is_alone = all(b >= seen.pending for _, b in seen.matched)
-    end = plain(seen.request.messages[-1].text)
-    asked_behind = [text for text in traces.passed if is_alone and not end.endswith(text)]
-    for b in traces.candidates:
-        at, i = seen.new[b]
-        passed = traces.passed if b < seen.pending else asked_behind
+    diff = evidence.diff
+    is_alone = all(b >= diff.pending for _, b in diff.matched)
+    end = plain(diff.request.messages[-1].text)
+    asked_behind = [text for text in evidence.passed if is_alone and not end.endswith(text)]
+    for b in evidence.candidates:
+        at, i = diff.new[b]
+        passed = evidence.passed if b < diff.pending else asked_behind
         if i.kind == "text" and any(text in plain(i.text) for text in passed):
             return at
     return None
 
 
-def _put_in_front(traces: _Traces) -> int | None:
+def _put_in_front(evidence: _Evidence) -> int | None:
     """An answer that stands in front of what was said before it."""
-    seen = traces.seen
-    for a, b in seen.moved:
-        at, item = seen.new[b]
+    diff = evidence.diff
+    for a, b in diff.moved:
+        at, item = diff.new[b]
         is_long = item.kind == "text" and item.role == "assistant" and len(plain(item.text)) >= SUMMARY_CHARS
-        if is_long and any(before < a and after > b for before, after in seen.pairs):
+        if is_long and any(before < a and after > b for before, after in diff.pairs):
             return at
     return None
 
@@ -255,34 +255,34 @@ def _put_in_front(traces: _Traces) -> int | None:
 # --- signs ---------------------------------------------------------------------------------------------------------
 
 
-def _quoted(traces: _Traces) -> int | None:
-    seats = (traces.seen.new[b] for b in traces.early)
-    return next((at for at, i in seats if _holds_run(traces, whole_of(plain(i.text)))), None)
+def _quoted(evidence: _Evidence) -> int | None:
+    seats = (evidence.diff.new[b] for b in evidence.early)
+    return next((at for at, i in seats if _holds_run(evidence, haystack_of(plain(i.text)))), None)
 
 
-def _marked(traces: _Traces) -> int | None:
+def _marked(evidence: _Evidence) -> int | None:
     """A text at the beginning that opens with words that clients put in front of a summary, or into what was said there
     before."""
-    seen = traces.seen
-    messages = seen.request.messages
+    diff = evidence.diff
+    messages = diff.request.messages
     end = next((at for at, m in enumerate(messages) if m.role not in SYSTEM), 0) + _MARKED
-    early = (b for b in sorted([*traces.at_gap, *traces.reworded]) if seen.new[b].at < end)
-    return next((seen.new[b].at for b in early if is_marked(_added(traces, b)[0])), None)
+    early = (b for b in sorted([*evidence.at_gap, *evidence.reworded]) if diff.new[b].at < end)
+    return next((diff.new[b].at for b in early if is_marked(_added(evidence, b)[0])), None)
 
 
-def _about_the_gone(traces: _Traces) -> int | None:
+def _about_the_gone(evidence: _Evidence) -> int | None:
     """The first text that is new, or was rewritten, and speaks of the gone, where they stood; the first that is kept
     behind them may begin with it."""
-    for b in sorted([*traces.at_gap, *traces.reworded]):
-        added, before = _added(traces, b)
-        if len(added) >= SUMMARY_CHARS and added not in traces.lost and _is_about(traces, added, terms(before)):
-            return traces.seen.new[b].at
+    for b in sorted([*evidence.at_gap, *evidence.reworded]):
+        added, before = _added(evidence, b)
+        if len(added) >= SUMMARY_CHARS and added not in evidence.lost and _is_about(evidence, added, terms(before)):
+            return evidence.diff.new[b].at
     return None
 
 
-def _added(traces: _Traces, b: int) -> tuple[str, str]:
+def _added(evidence: _Evidence, b: int) -> tuple[str, str]:
     """What the text at seat `b` says besides what stood there before, and that; canonical texts."""
-    was, text = traces.before.get(b), plain(untimed_text(traces.seen.new[b].item))
+    was, text = evidence.before.get(b), plain(untimed_text(evidence.diff.new[b].item))
     before = plain(untimed_text(was)) if was else ""
     return (text.replace(before, "", 1).strip() if before else text), before
 
@@ -291,23 +291,23 @@ def _is_reworded(old: Item, new: Item) -> bool:
     return old.kind == "text" and old.print != new.print and plain(new.text) not in plain(old.text)
 
 
-def _in_system(traces: _Traces) -> int | None:
+def _in_system(evidence: _Evidence) -> int | None:
     """A summary beside the system prompt, in one message with it or in one of its own. Without proof one of its own
     stands where the gone did, and one in which only numbers change speaks of the gone."""
-    session, messages = traces.seen.session, traces.seen.request.messages
+    session, messages = evidence.diff.session, evidence.diff.request.messages
     known = {print for print, _ in session.system_keys}
     systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
-    before = whole_of("\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM))
-    is_rewound = traces.seen.pairs and traces.seen.is_rewound
-    end = len(messages) if traces.gap is None else traces.seen.new[traces.gap].at
+    before = haystack_of("\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM))
+    is_rewound = evidence.diff.pairs and evidence.diff.is_rewound
+    end = len(messages) if evidence.gap is None else evidence.diff.new[evidence.gap].at
     shown = {_uncounted(_beside(session, plain(e.message.text))) for e in session.head if e.message.role in SYSTEM}
     for at in systems:
         m = messages[at]
         if m.print in known:
             continue
-        if _tells(m, traces.sought, before=before):
+        if _tells(m, evidence.sought, before=before):
             return at
-        if _holds_run(traces, whole_of(unescaped(m.text))) and not _holds_run(traces, before):
+        if _holds_run(evidence, haystack_of(unescaped(m.text))) and not _holds_run(evidence, before):
             return at
         if is_rewound or at > end:
             continue
@@ -315,7 +315,7 @@ def _in_system(traces: _Traces) -> int | None:
         added = _beside(session, text)
         extended = len(added) < len(text) or not session.system or at != systems[0]
         extended = extended and _uncounted(added) not in shown
-        if (extended and len(added) >= SUMMARY_CHARS) or _is_about(traces, added, traces.system_terms):
+        if (extended and len(added) >= SUMMARY_CHARS) or _is_about(evidence, added, evidence.system_terms):
             return at
     return None
 
@@ -333,26 +333,26 @@ def _uncounted(text: str) -> str:
 # --- texts ---------------------------------------------------------------------------------------------------------
 
 
-def _tells(m: Message | Item, told: Sought, *, before: str | Whole = "") -> bool:
+def _tells(m: Message | Item, told: Needles, *, before: str | Haystack = "") -> bool:
     """Does `m` hold a text of `told` that `before` does not hold? What the speaker of `m` said before, word for word,
     does not count: it is only said again."""
     text, said = unescaped(m.text), {(plain(each), m.role) for each in shown_as(m.text)}
-    whole = whole_of(text)
+    whole = haystack_of(text)
     return any(each[0] in whole and each[0] not in before for each in told.within(text) if each not in said)
 
 
-def _holds_run(traces: _Traces, text: str | Whole) -> bool:
+def _holds_run(evidence: _Evidence, text: str | Haystack) -> bool:
     """Does a stretch of a late side call's answer stand in `text`, though its client wrote into it or left tags out?
 
     One that people of the session or its model said before is a quotation.
     """
-    return any(run in text and run not in traces.said_aloud for run in traces.runs)
+    return any(run in text and run not in evidence.said_aloud for run in evidence.runs)
 
 
-def _is_about(traces: _Traces, text: str, before: Set[str]) -> bool:
+def _is_about(evidence: _Evidence, text: str, before: Set[str]) -> bool:
     """Does `text` speak of the gone, in the words of the gone, with other terms than those `before`?"""
     found = terms(text) - before
-    return len(found) >= _MIN_TERMS and len(found & traces.lost_terms) >= _MIN_SHARE * len(found)
+    return len(found) >= _MIN_TERMS and len(found & evidence.lost_terms) >= _MIN_SHARE * len(found)
 
 
 _PROOFS = (_compaction, _generated, _renewed, _repeated, _passed, _put_in_front)

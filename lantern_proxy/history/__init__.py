@@ -11,7 +11,7 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from lantern_proxy.history.forms import base_of, forms_with, is_others, system_text
+from lantern_proxy.history.forms import base_of, forms_with, is_other_person, system_text
 from lantern_proxy.history.record import (
     Entry,
     Form,
@@ -103,7 +103,7 @@ def advance(
     after = replace(
         session, head=tuple(head), answered=False, recalled=False, last_seen_at=now,
         imported=session.imported and not any(kept),
-        person="" if is_others(session, request) else session.person,
+        person="" if is_other_person(session, request) else session.person,
         keys=_keys_with(session, filed), position=session.position + len(filed),
         turn=filed[-1].turn if filed else session.turn,
         chain=reduce(chain_after, request.messages, session.chain) if request.delta else hashes[-1],

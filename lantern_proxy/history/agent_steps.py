@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history.containment import whole_of
-from lantern_proxy.history.embedded import said_anew
+from lantern_proxy.history.containment import haystack_of
+from lantern_proxy.history.embedded import new_message
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import Entry, Said, Session, before_answer, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
+from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import Backward
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
@@ -69,7 +69,7 @@ def _sections_of(text: str) -> list[str]:
     return re.split(rf"^{before}\w[\w -]{{0,40}}{behind}$", text, flags=re.MULTILINE)[1:]
 
 
-def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
+def count_steps_in(head: Sequence[Entry], request: Request, said: Said) -> int:
     """How many answers of a head stand in the texts of a request, in their order and to the last; 0 when that does not.
 
     Clients that send results in messages of their own send their calls so, too. An answer that is not in the form of
@@ -91,7 +91,7 @@ def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
             missed += 1
         if missed > _MISSED:
             break
-    return count if count > 1 or len(answers) == 1 or any(told in text for told in told_aside(said)) else 0
+    return count if count > 1 or len(answers) == 1 or any(told in text for told in side_summaries(said)) else 0
 
 
 def shows_steps(session: Session, request: Request) -> bool:
@@ -112,13 +112,13 @@ def shows_task(session: Session, request: Request) -> bool:
     return any(title[at : at + _TASK_CHARS] in text for at in places)
 
 
-def is_again(session: Session, request: Request, said: Said) -> bool:
+def is_repeated_step(session: Session, request: Request, said: Said) -> bool:
     """Does the request hold nothing but what its session was asked last, though an answer came?"""
-    told = shows_steps(session, request) and told_steps(before_answer(session), request, said)
+    told = shows_steps(session, request) and count_steps_in(before_answer(session), request, said)
     return bool(told) and not _new_lines(session, request, said)
 
 
-def steps_of(session: Session, request: Request, said: Said) -> Request | None:
+def steps_as_messages(session: Session, request: Request, said: Said) -> Request | None:
     """`request` as if its text had come in messages; None when it is no step of this session.
 
     Answers that are not there any more were left out.
@@ -126,8 +126,8 @@ def steps_of(session: Session, request: Request, said: Said) -> Request | None:
     if not _text(request) or not shows_steps(session, request):
         return None
     system = [m for m in request.messages if m.role in SYSTEM]
-    count = told_steps(session.head, request, said)
-    if (not count or not session.answered) and is_again(session, request, said):
+    count = count_steps_in(session.head, request, said)
+    if (not count or not session.answered) and is_repeated_step(session, request, said):
         asked = _shown_steps(before_answer(session), request)
         return replace(request, messages=(*system, *spoken(e.message for e in asked)))
     if not count:
@@ -135,12 +135,12 @@ def steps_of(session: Session, request: Request, said: Said) -> Request | None:
     new = "\n".join(_new_lines(session, request, said))
     first, *notes = spoken(request.messages)
     head = spoken(e.message for e in _shown_steps(session.head, request))
-    return replace(request, messages=(*system, *head, said_anew(new or first.text), *notes))
+    return replace(request, messages=(*system, *head, new_message(new or first.text), *notes))
 
 
 def _shown_steps(head: Iterable[Entry], request: Request) -> list[Entry]:
     """A head without the answers that the request leaves out, and what was said before each of those."""
-    now = whole_of(_text(request))
+    now = haystack_of(_text(request))
     found: list[Entry] = []
     step: list[Entry] = []
     for e in head:
@@ -155,7 +155,7 @@ def _shown_steps(head: Iterable[Entry], request: Request) -> list[Entry]:
 def _new_lines(session: Session, request: Request, said: Said) -> list[str]:
     """The lines of the request's first message that its user did not say before, without those that hold fields of
     answers."""
-    held = whole_of("\n".join(text for text, who in said if who == "user"))
+    held = haystack_of("\n".join(text for text, who in said if who == "user"))
     fields = [field for e in session.head if e.produced for field in fields_of(e.message)]
     first = spoken(request.messages)[0]
     lines = dict.fromkeys(line.strip() for line in first.text.splitlines())

@@ -133,7 +133,7 @@ def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:
     return any(print in items for i in made for print in shown_prints(i))
 
 
-def begins_behind(session: Session, name: str) -> bool:
+def starts_after(session: Session, name: str) -> bool:
     """Is this the session's first answer, and was another one given since? Then others begin there: a manual, orders
     for all. Behind calls nobody does: only who called has the results."""
     state, at = _place_of(session, name)
@@ -143,7 +143,7 @@ def begins_behind(session: Session, name: str) -> bool:
     return any(e.produced for e in since)
 
 
-def is_let_go(session: Session, name: str) -> bool:
+def is_on_dropped_branch(session: Session, name: str) -> bool:
     """Did its upstream store this answer on a branch that is not remembered any more? Of a session from the archive,
     whose first answer has no name, there is no telling."""
     first = takewhile(lambda e: e.produced, dropwhile(lambda e: not e.produced, session.head))

@@ -19,7 +19,7 @@ _START_CHARS = 20
 """Characters of the beginning by which one of many texts is looked up."""
 
 
-class Sought:
+class Needles:
     """(text, who) of some texts that may stand in others. Where they are many they are looked up by their
     beginnings."""
 
@@ -37,12 +37,12 @@ class Sought:
         return [each for start in {*filter(self._by_start.__contains__, begun)} for each in self._by_start[start]]
 
 
-def whole_of(text: str) -> "str | Whole":
+def haystack_of(text: str) -> "str | Haystack":
     """`text` in the form in which it costs least to ask whether it holds many others."""
-    return text if len(text) <= _DIRECT_CHARS else Whole(text)
+    return text if len(text) <= _DIRECT_CHARS else Haystack(text)
 
 
-class Whole:
+class Haystack:
     """A text, to be asked whether it holds others. It is searched from where the last one was found: texts that a
     client put together stand in it in their order, and are found at once."""
 

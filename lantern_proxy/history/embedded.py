@@ -32,7 +32,7 @@ SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
 _EMPTY_LINES = re.compile(r"\n\s*\n")  # as one set of signs: a group in it takes forty times as long
 
 
-def by_system(session: Session, request: Request) -> Request | None:
+def from_system_prompt(session: Session, request: Request) -> Request | None:
     """`request` as if what was said had come in messages. For requests that have the history, up to the last answer, in
     the system prompt, and the user's next text as their only message.
 
@@ -44,7 +44,7 @@ def by_system(session: Session, request: Request) -> Request | None:
         return None
     end, start, backward = len(text), len(head), Backward(text)
     for e in reversed(head):
-        line = line_in(e)
+        line = text_of_entry(e)
         at = backward.rfind(line, end) if line else -1
         behind = text[at + len(line) : end]
         if at < 0 or (start < len(head) and not (len(behind) <= GAP_CHARS and NAMED.search(behind))):
@@ -56,10 +56,10 @@ def by_system(session: Session, request: Request) -> Request | None:
     if not told or shared < max(len(front) / 2, len(front) - GAP_CHARS):
         return None
     said = (m for m in request.messages if m.role not in SYSTEM)
-    return replace(request, messages=(said_anew(front, "system"), *(e.message for e in head[start:]), *said))
+    return replace(request, messages=(new_message(front, "system"), *(e.message for e in head[start:]), *said))
 
 
-def by_answers(session: Session, request: Request, text: str) -> Request | None:
+def from_answers(session: Session, request: Request, text: str) -> Request | None:
     """`request` as if what was said had come in messages. For requests whose only text (`text`, squeezed) holds the
     history among documents or orders that may change.
 
@@ -76,7 +76,7 @@ def by_answers(session: Session, request: Request, text: str) -> Request | None:
     if start == len(head) or not new:
         return None
     system = (m for m in request.messages if m.role in SYSTEM)
-    return replace(request, messages=(*system, *(e.message for e in head[start:]), said_anew(new)))
+    return replace(request, messages=(*system, *(e.message for e in head[start:]), new_message(new)))
 
 
 def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
@@ -84,12 +84,12 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
     one to the end of the head stand in it."""
     first, end, at, backward = len(head), 0, len(text), Backward(text)
     for n in range(len(head) - 1, 0, -2):
-        asked, answer = line_in(head[n - 1]), line_in(head[n])
+        asked, answer = text_of_entry(head[n - 1]), text_of_entry(head[n])
         found = backward.rfind(answer, at) if len(answer) >= _LEAST_AROUND else -1
         behind = at - found - len(answer)
         if found < 0 or head[n - 1].produced or not head[n].produced:
             break
-        if end and behind > len(line_in(head[first])) + 2 * GAP_CHARS:
+        if end and behind > len(text_of_entry(head[first])) + 2 * GAP_CHARS:
             break
         if not _asks(text[max(0, found - len(asked) - 2 * GAP_CHARS) : found], asked):
             first = n if end else first  # a window may begin with an answer
@@ -117,12 +117,12 @@ def squeezed(text: str) -> str:
     return _EMPTY_LINES.sub("\n", text).strip()
 
 
-def line_in(e: Entry) -> str:
+def text_of_entry(e: Entry) -> str:
     """What a message says; empty when it is more than text."""
     shown = [i for i in e.message.items if i.kind != "reasoning"]
     return squeezed(shown[0].text) if len(shown) == 1 and shown[0].kind == "text" else ""
 
 
-def said_anew(text: str, role: Role = "user") -> Message:
+def new_message(text: str, role: Role = "user") -> Message:
     raw = json.dumps({"role": role, "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
     return message(role, [item(role, "text", text)], raw)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from lantern_proxy.history.record import Form, Session
-from lantern_proxy.history.shared_prefix import once
+from lantern_proxy.history.shared_prefix import remember_last
 from lantern_proxy.history.text import breadth, same_system, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
@@ -30,7 +30,7 @@ def _opening(request: Request) -> Sequence[Message]:
     return messages[:end]
 
 
-@once
+@remember_last
 def shows_system_of(session: Session, request: Request) -> bool:
     """Does the request open with system messages that the session showed before, or with ones of their class?"""
     known = {print for print, _ in session.system_keys}
@@ -58,7 +58,7 @@ def _without_figures(system: str) -> str:
     return _FIGURES.sub("0", system[:_COMPARED_CHARS])
 
 
-def is_others(session: Session, request: Request) -> bool:
+def is_other_person(session: Session, request: Request) -> bool:
     """Did its client name somebody else? A group may share a conversation, so this counts where little else does."""
     return bool(session.person and request.person) and session.person != request.person
 

@@ -9,7 +9,7 @@ from lantern_proxy.history.record import Entry, Session, chain_of
 from lantern_proxy.turn import Item, Message, Request, item, message
 
 
-def with_beginning(session: Session) -> Message | None:
+def prefilled_answer(session: Session) -> Message | None:
     """The last answer in one message with its beginning; None where its client had written none.
 
     An answer of the Responses API may have several messages, and begins none of its client's.
@@ -31,9 +31,9 @@ def _joined(begun: Message, made: Message) -> list[Item]:
     return [*front, *made.items[:first], whole, *made.items[first + 1 :]]
 
 
-def as_begun(session: Session, request: Request) -> Session:
+def with_prefilled_answer(session: Session, request: Request) -> Session:
     """The session with beginning and answer in one message, where the request shows them so."""
-    whole = with_beginning(session)
+    whole = prefilled_answer(session)
     if whole is None or all(m.print != whole.print for m in request.messages):
         return session
     made = session.head[-1]

@@ -27,7 +27,7 @@ _THOUGHT = re.compile(r"\s*<(\w[\w-]{0,40})>.*?</\1>", re.S)
 _TAG, _CLOSING = re.compile(r"<(\w[\w-]{0,40})>"), re.compile(r"</(\w[\w-]{0,40})>")
 
 
-def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
+def is_same_answer(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
     """Is what the client shows the answer that the upstream produced, or all that is said in a part of it?
 
     Prose that merely mentions what was passed to a tool is not; a text that holds the ids of the calls is.
@@ -45,7 +45,7 @@ def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
     return not prose and not quoted and _stands_in(before, after)
 
 
-def is_asked_with(text: str, asked: str) -> bool:
+def was_asked_with(text: str, asked: str) -> bool:
     """Was a text asked with documents, notes, a form beside it, in front or behind, that its client takes back later?
 
     Both canonical.

@@ -6,7 +6,7 @@ from operator import attrgetter
 from msgspec import Struct
 
 from lantern_proxy.history.presentation import shown_as
-from lantern_proxy.history.shared_prefix import chain_hashes, chain_on, changed, once, reads_same
+from lantern_proxy.history.shared_prefix import chain_hashes, chain_on, changed, is_same_message, remember_last
 from lantern_proxy.turn import BLANK, SYSTEM, Api, Item, Message, Request, item
 
 Said = Collection[tuple[str, str]]
@@ -140,14 +140,14 @@ def keys_of(entries: Iterable[Entry]) -> tuple[str, ...]:
     return tuple(map(_key, entries))
 
 
-@once
+@remember_last
 def goes_on(session: Session, request: Request) -> bool:
     """Does the request begin with all that the head shows, message by message, in the same words?"""
     head, messages = session.head, request.messages
     if not head or request.delta or len(head) > len(messages):
         return False
     before = shown(session)
-    return all(reads_same(before[at], messages[at]) for at in changed(before, messages))
+    return all(is_same_message(before[at], messages[at]) for at in changed(before, messages))
 
 
 def place_key(chain: bytes) -> str:

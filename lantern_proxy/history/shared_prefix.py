@@ -58,7 +58,7 @@ def forget_all() -> None:
         latest[0] = None, None, False
 
 
-def once(ask: Callable[[_A, _B], bool]) -> Callable[[_A, _B], bool]:
+def remember_last(ask: Callable[[_A, _B], bool]) -> Callable[[_A, _B], bool]:
     """`ask`, with its last answer remembered: of one session and request it is asked up to five times."""
     latest: list[tuple[_A | None, _B | None, bool]] = [(None, None, False)]
     _answers.append(latest)
@@ -92,7 +92,7 @@ def changed(before: Sequence[object], now: Sequence[object]) -> Iterator[int]:
     return compress(range(len(before)), map(is_not, before, now))
 
 
-def reads_same(a: Message, b: Message) -> bool:
+def is_same_message(a: Message, b: Message) -> bool:
     """Is `b` what `a` was, at the same place? System messages may change from one request to the next."""
     if a.role in SYSTEM and b.role in SYSTEM:
         return True

@@ -41,7 +41,7 @@ def has_marker(request: Request) -> bool:
     return any(is_marked(m.text) for m in request.messages[:8])
 
 
-def told_aside(said: Said) -> Iterator[str]:
+def side_summaries(said: Said) -> Iterator[str]:
     """Answers of side calls that may be summaries. A mere question is none: clients have what a user asks reworded."""
     told = (text for text, who in said if who == "side" and len(text) >= SUMMARY_CHARS)
     return (text for text in told if not _ASKS.fullmatch(text[:_QUESTION_CHARS]))

@@ -14,17 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lantern_proxy.history.containment import Whole
+from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.embedded import (
     GAP_CHARS,
     LEAST_CHARS,
     NAMED,
     SPEAKER,
-    by_answers,
-    by_system,
-    line_in,
-    said_anew,
+    from_answers,
+    from_system_prompt,
+    new_message,
     squeezed,
+    text_of_entry,
 )
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import Entry, Session, before_answer, spoken
@@ -47,29 +47,29 @@ _SPOKEN = re.compile(r"^(#{1,6}[ ]+\w[^\n]{0,30}|[^\w\n]*\w[^\n:>\]]{0,30}[:>\]]
 """A speaker's name, and the first line of what they say, without a tag behind it."""
 
 
-def lines_of(session: Session, request: Request) -> Request | None:
+def transcript_as_messages(session: Session, request: Request) -> Request | None:
     """`request` as if its text had come in messages; None when it is no script of this session.
 
     What is new in it is said in the name in which the user spoke last; and an answer of the session stands right behind
     what it answers, with a name in between. A transcript of messages has neither, a task behind a script no such name.
     """
-    written = script_of(request)
+    written = transcript_text(request)
     text = squeezed(written) if written else ""
     if not text or request.tools != session.tools:
         return None
     if not shows_system_of(session, request):
-        return by_system(session, request)
-    found = by_system(session, request) or _by_lines(session, request, written, text)
-    return found or by_answers(session, request, text)
+        return from_system_prompt(session, request)
+    found = from_system_prompt(session, request) or _by_lines(session, request, written, text)
+    return found or from_answers(session, request, text)
 
 
 def _by_lines(session: Session, request: Request, written: str, text: str) -> Request | None:
-    """As lines_of(), for a text that ends in what its user says, under their name.
+    """As transcript_as_messages(), for a text that ends in what its user says, under their name.
 
     written: the only text of the request; text: the same, squeezed()
     """
     head = [e for e in session.head if e.message.role not in SYSTEM]
-    lines = [line_in(e) for e in head]
+    lines = [text_of_entry(e) for e in head]
     if not all(lines) or all(e.produced for e in head):
         return None
     moved = [_moved(line, text) for line, e in zip(lines, head, strict=True) if not e.produced]
@@ -84,11 +84,11 @@ def _by_lines(session: Session, request: Request, written: str, text: str) -> Re
     if not users or not _is_one_speaker(users[-1], asked):
         return None
     system = (m for m in request.messages if m.role in SYSTEM)
-    anew = [said_anew(_as_written(written, new, tail))] if new else []
+    anew = [new_message(_as_written(written, new, tail))] if new else []
     return replace(request, messages=(*system, *(e.message for e in told), *anew))
 
 
-def teller_of(
+def session_of_transcript(
     sessions: Iterable[Session], request: Request, said: Mapping[str, Iterable[str]] | None = None
 ) -> Session | None:
     """The session whose script this is: of several the one that fits best, then whose last lines are there, then the
@@ -99,11 +99,11 @@ def teller_of(
     request shows, both must, and no other session may be as like: who says what many say must not get what was said
     to one of them. Nor may others of `sessions` hold every line that tells it, or its speakers have said other things.
     """
-    text = squeezed(script_of(request))
+    text = squeezed(transcript_text(request))
     if not text:
         return None
     sessions = [*sessions]
-    read = ((s, lines) for s in sessions if (lines := lines_of(s, request)))
+    read = ((s, lines) for s in sessions if (lines := transcript_as_messages(s, request)))
     told = [_Told(s, lines, _shows_end(s, lines), text) for s, lines in read]
     if said is not None:
         told = [each for each in told if each.shows_end or each.length > _GREETING]
@@ -129,7 +129,7 @@ def _is_said_elsewhere(best: Session, lines: Request, others: Iterable[Session],
     text, told = _text_of(request), _known_of(best, lines)
     if all(each in text for each in told):
         return False
-    said = "\n".join(line_in(e) for s in others if s is not best for e in s.head)
+    said = "\n".join(text_of_entry(e) for s in others if s is not best for e in s.head)
     return all(line in said for each in told for line in each.splitlines() if line in text)
 
 
@@ -143,7 +143,7 @@ def _is_preceded(told: "_Told", said: Iterable[str], request: Request) -> bool:
     spoken = [(m[1].strip(), m[2].strip()) for m in _SPOKEN.finditer(text, 0, end)]
     own = {line.strip() for each in known for line in (*each.splitlines(), *(m[2] for m in _SPOKEN.finditer(each)))}
     names = {name for name, line in spoken if line in own}
-    held = Whole("\n".join([told.session.system, *said, *map(line_in, told.session.head)]), _MOST_READ)
+    held = Haystack("\n".join([told.session.system, *said, *map(text_of_entry, told.session.head)]), _MOST_READ)
     return any(name in names and len(line) >= _LEAST_LINE and line not in held for name, line in spoken)
 
 
@@ -154,7 +154,7 @@ def _text_of(request: Request) -> str:
 def _known_of(session: Session, lines: Request) -> list[str]:
     """What was said in a session that stands in a script. lines: that, read as the session's"""
     read = {id(m) for m in lines.messages}
-    return [line_in(e) for e in session.head if id(e.message) in read and e.message.role not in SYSTEM]
+    return [text_of_entry(e) for e in session.head if id(e.message) in read and e.message.role not in SYSTEM]
 
 
 class _Told(NamedTuple):
@@ -202,11 +202,11 @@ def _is_one_line(lines: Request) -> bool:
 def _is_written_behind(session: Session, lines: Request) -> bool:
     """Does what is new begin with what its client wrote behind the history the last time, too: orders, documents?"""
     written = squeezed(lines.messages[-1].text)[:LEAST_CHARS]
-    asked = next((line_in(e) for e in reversed(session.head) if not e.produced), "")
+    asked = next((text_of_entry(e) for e in reversed(session.head) if not e.produced), "")
     return len(written) == LEAST_CHARS and written in asked
 
 
-def script_of(request: Request) -> str:
+def transcript_text(request: Request) -> str:
     """The only text of a request, beside its system prompt; empty when it has more."""
     only = None
     for m in () if request.delta else request.messages:
@@ -218,17 +218,17 @@ def script_of(request: Request) -> str:
     return only.items[0].text if only and is_text else ""
 
 
-def as_told(request: Request) -> Request:
+def with_transcript_as_user_text(request: Request) -> Request:
     """`request` with its last text as the user's, where nobody but the system speaks and that text is a script: it ends
     in the name of who is to speak, behind what another says."""
     last = request.messages[-1] if request.messages and not request.delta else None
-    if last is None or last.role not in SYSTEM or spoken(request.messages) or not line_of(last.text):
+    if last is None or last.role not in SYSTEM or spoken(request.messages) or not last_line_of(last.text):
         return request
     told = message("user", [item("user", "text", i.text) for i in last.items], last.raw)
     return replace(request, messages=(*request.messages[:-1], told))
 
 
-def line_of(text: str) -> str:
+def last_line_of(text: str) -> str:
     """What the user says last in a text that ends in the name of who is to speak: their name, and all behind it."""
     cue = _CUE.search(text.rstrip()[-2 * GAP_CHARS :])
     if cue is None:
@@ -238,13 +238,13 @@ def line_of(text: str) -> str:
     return "" if at is None else said[at:].strip()
 
 
-def parted(request: Request) -> Request:
+def with_last_line_apart(request: Request) -> Request:
     """`request` as if what its user says last had come in a message of its own, behind what stands in front of it."""
-    text = script_of(request)
-    line = line_of(text)
+    text = transcript_text(request)
+    line = last_line_of(text)
     front = text[: text.rfind(line)].strip() if line else ""
     system = (m for m in request.messages if m.role in SYSTEM)
-    return replace(request, messages=(*system, said_anew(front), said_anew(line))) if front else request
+    return replace(request, messages=(*system, new_message(front), new_message(line))) if front else request
 
 
 def ending(text: str, squeezed: str) -> str:
@@ -288,7 +288,7 @@ def _moved(line: str, text: str) -> str:
 
 def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int, int, int]:
     """(first, last + 1) of the messages that stand in `text` one behind the other, and where there they end."""
-    whole = Whole(text, _MOST_READ)
+    whole = Haystack(text, _MOST_READ)
     first = next((n for n, line in enumerate(lines) if _is_begun(whole, head[n], line, is_first=n == 0)), None)
     if first is None:
         return 0, 0, 0
@@ -305,7 +305,7 @@ def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int,
     return (first, last, end) if chars >= LEAST_CHARS else (0, 0, 0)
 
 
-def _is_begun(whole: Whole, e: Entry, line: str, *, is_first: bool) -> bool:
+def _is_begun(whole: Haystack, e: Entry, line: str, *, is_first: bool) -> bool:
     """Do the known lines of a text begin with this one?"""
     if is_first and line and whole.text.startswith(line):
         return True

@@ -24,7 +24,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import answered as after_answer
 from lantern_proxy.history import shared_prefix
-from lantern_proxy.history.transcript import as_told
+from lantern_proxy.history.transcript import with_transcript_as_user_text
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy.gate import INLINE_BYTES, BodyReader, Gate
 from lantern_proxy.proxy.lazy_restorer import MakeRestorer, make_restorer
@@ -158,7 +158,7 @@ class Proxy:
         exchange.tenant = arrival.tenant or self.tenants.of(arrival.credential())
         exchange.plain = arrival.body
         await self.gate.enter()
-        request = exchange.request = as_told(await self._request(exchange, exchange.wire))
+        request = exchange.request = with_transcript_as_user_text(await self._request(exchange, exchange.wire))
         exchange.project = brief(arrival.header("x-lantern-project"))
         who = identity(telling(arrival.headers))
         known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)

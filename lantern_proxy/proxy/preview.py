@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lantern_proxy import reinforce
 from lantern_proxy.compaction import whole
 from lantern_proxy.follow import Compared, compared
-from lantern_proxy.history.transcript import as_told
+from lantern_proxy.history.transcript import with_transcript_as_user_text
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.proxy.restore import room_for
 from lantern_proxy.turn import Identity, Preview, Request, Restored
@@ -52,7 +52,7 @@ def _read(body: bytes, api: str) -> Request:
     wire = protocol_of(_PATHS.get(api or looks, ""))
     if wire is None:
         raise ValueError(f"api is {api!r}; use chat, responses or messages")
-    return as_told(wire.read(body))
+    return with_transcript_as_user_text(wire.read(body))
 
 
 def _choose(

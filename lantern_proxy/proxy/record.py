@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow
-from lantern_proxy.compaction.placement import is_spoken
+from lantern_proxy.compaction.placement import may_hold_block
 from lantern_proxy.config import Config
 from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.follow import Step
@@ -180,7 +180,7 @@ def _beside_summary(step: Step, session: Session, privacy: Privacy) -> tuple[Pas
 
 def _turn(session: Session, now: float, privacy: Privacy) -> tuple[Passage, ...]:
     """The summary of the turn that the session is in: its last user text and everything since."""
-    start = max((at for at, e in enumerate(session.head) if is_spoken(e.message)), default=None)
+    start = max((at for at, e in enumerate(session.head) if may_hold_block(e.message)), default=None)
     if start is None or session.side:
         return ()
     entries = session.head[start:]

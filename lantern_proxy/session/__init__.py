@@ -24,25 +24,31 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from lantern_proxy.history.branches import begins_behind, is_let_go
+from lantern_proxy.history.branches import is_on_dropped_branch, starts_after
 from lantern_proxy.history.forms import shows_system_of, system_text
-from lantern_proxy.history.presentation import says_same
+from lantern_proxy.history.presentation import is_same_answer
 from lantern_proxy.history.record import Session, goes_on
-from lantern_proxy.history.summaries import told_aside
+from lantern_proxy.history.summaries import side_summaries
 from lantern_proxy.history.text import mostly_equal
-from lantern_proxy.history.transcript import teller_of
-from lantern_proxy.session.by_content import continued, continued_otherwise, is_scanty, only_asked, scored
-from lantern_proxy.session.by_text import is_step, link_by_text, stepped, steps_told
+from lantern_proxy.history.transcript import session_of_transcript
+from lantern_proxy.session.by_content import (
+    best_scored,
+    continued_reformatted,
+    continued_session,
+    is_scanty,
+    sole_session_asked,
+)
+from lantern_proxy.session.by_text import count_steps, is_step, link_by_steps, link_by_text
 from lantern_proxy.session.by_words import RECENT_S, begins_anew, spoken_of
 from lantern_proxy.session.delegation import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, main_of, named, side_of
+from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, ids_named, main_of, side_of
 from lantern_proxy.session.indexing import forget, remember
 from lantern_proxy.session.instructions import is_summary_call, is_title_call
 from lantern_proxy.session.link_result import BY_ID, DELEGATED, STORED, Link
-from lantern_proxy.session.request_text import is_spoken_to
-from lantern_proxy.session.retold_history import is_retold, is_told_whole
-from lantern_proxy.session.rivals import FIRST, is_anothers, is_called_elsewhere, is_contested, settled
+from lantern_proxy.session.request_text import user_replies_last
+from lantern_proxy.session.retold_history import holds_whole_history, is_retold
+from lantern_proxy.session.rivals import FIRST, calls_lead_elsewhere, is_contested, is_other_persons_session, settle
 from lantern_proxy.session.side_calls import held_count, held_share, holds_answer, is_side_of
 from lantern_proxy.turn import Identity, Message, Request, plain
 
@@ -78,7 +84,7 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
 
 def _is_new_id(known: Known, session: Session, strong: Sequence[str]) -> bool:
     """Does the client send an explicit id that is neither the session's nor that of one of its answers?"""
-    is_named = any(session.id == value or session.id in named(known, value) for value in strong)
+    is_named = any(session.id == value or session.id in ids_named(known, value) for value in strong)
     return bool(strong and session.family) and not is_named
 
 
@@ -87,7 +93,7 @@ def _is_copy(known: Known, session: Session, request: Request) -> bool:
     copy has lost as well."""
     if not session.lost or not goes_on(session, request):
         return False
-    told = [*told_aside(known.said.get(session.id, {}).items())]
+    told = [*side_summaries(known.said.get(session.id, {}).items())]
     return any(text in plain(m.text) for m in request.messages[:FIRST] for text in told)
 
 
@@ -108,7 +114,7 @@ def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> L
     for name, value in ids:
         if name in STORED_IDS:
             for session in map(known.sessions.__getitem__, known.by_id.get(value, ())):
-                if begins_behind(session, value) or is_let_go(session, value):
+                if starts_after(session, value) or is_on_dropped_branch(session, value):
                     return Link(why="another conversation behind a stored answer", parent=session.id)
                 return Link(session=session, why=STORED)
         family = known.by_family.get(value, ()) if name == "conversation" else ()
@@ -123,7 +129,7 @@ def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> L
 def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence[str]) -> Link | None:
     """The most specific id decides, ours or the client's; the others only tell which session a sub-agent belongs to."""
     families = [
-        [known.sessions[sid] for sid in (value, *named(known, value)) if sid in known.sessions] for value in ids
+        [known.sessions[sid] for sid in (value, *ids_named(known, value)) if sid in known.sessions] for value in ids
     ]
     mains = [[s for s in family if s.api == request.api and not s.side] for family in families]
     if identity.agent:
@@ -137,16 +143,16 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     """What is a request to the conversations of its id? The next turn of the last, unless its form says otherwise."""
     alike = [s for s in mains if shows_system_of(s, request)]
     session = _likeliest(known, alike or mains, request)
-    if told := teller_of(reversed(mains), request):
+    if told := session_of_transcript(reversed(mains), request):
         return Link(session=told, why="its history in one text")
     if is_step(known, session, request):
         return Link(session=session, why="its steps in one text")
-    if steps_told(known, session, request) > 1:
+    if count_steps(known, session, request) > 1:
         return Link(session=session, side=True, why="its steps in one text, another use of them")
     if begun := _begun_beside(mains, session, request):
         return Link(session=begun, side=True, why="what was asked before it began, asked again")
     held = held_share(session, request)
-    told_whole = not held and is_told_whole(session, request)
+    told_whole = not held and holds_whole_history(session, request)
     if told_whole and (session.system or session.tools):
         return Link(session=session, why="its history in one text, and more")
     if not held and is_retold(known.said.get(session.id, {}), session, request):
@@ -171,7 +177,7 @@ def _likeliest(known: Known, mains: Sequence[Session], request: Request) -> Sess
     most messages, else the one of which it speaks, else the last."""
     if len(mains) == 1:
         return mains[0]
-    before = continued(known, request)
+    before = continued_session(known, request)
     if before and any(before.id == s.id for s in mains):
         return before
     last = mains[: -CANDIDATES - 1 : -1]
@@ -218,7 +224,7 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
     A client that has the model write notes, and then sum up, says the second as little for its user as the first.
     """
     side = side_of(known, session)
-    if side is None or not side.answered or len(side.head) < 2 or not is_spoken_to(request.messages):
+    if side is None or not side.answered or len(side.head) < 2 or not user_replies_last(request.messages):
         return False
     if is_summary_call(request, session, known.said.get(session.id, {})):
         return False
@@ -231,7 +237,7 @@ def _is_same_answer(shown: Message, answer: Message) -> bool:
     """Is what is shown the answer, in its words, as a reference to what the upstream holds, or without its thoughts?"""
     ids = {value for i in answer.items for value in i.ids}
     is_named = shown.print == answer.print or any(value in ids for i in shown.items for value in i.ids)
-    return is_named or (shown.role == "assistant" and says_same(answer.items, shown.items))
+    return is_named or (shown.role == "assistant" and is_same_answer(answer.items, shown.items))
 
 
 def _is_same_but_a_part(before: str, after: str) -> bool:
@@ -252,24 +258,24 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
 
 
 def _by_head_or_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    before = continued(known, request) or continued_otherwise(known, request)
+    before = continued_session(known, request) or continued_reformatted(known, request)
     if before and are_examples_behind(known, before, request):
         return None
-    is_elsewhere = before is not None and is_called_elsewhere(known, before, request)
+    is_elsewhere = before is not None and calls_lead_elsewhere(known, before, request)
     before = None if is_elsewhere else before
-    asked = None if before or is_elsewhere else only_asked(known, request)
-    if (begun := before or asked) and (session := settled(known, begun, request, weak)):
+    asked = None if before or is_elsewhere else sole_session_asked(known, request)
+    if (begun := before or asked) and (session := settle(known, begun, request, weak)):
         used = _used(known, request, session, goes_on=session is begun)
         # of the archive's sessions one may have been asked the same
         return replace(used, scanty=True) if asked else used
     found = _by_evidence(known, request, weak, now)
-    return None if found and found.session and is_anothers(found.session, request) else found
+    return None if found and found.session and is_other_persons_session(found.session, request) else found
 
 
 def _by_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    if told := stepped(known, request):
+    if told := link_by_steps(known, request):
         return told
-    session, is_sure = scored(known, request, weak)
+    session, is_sure = best_scored(known, request, weak)
     told = None if is_sure else link_by_text(known, request, weak, now)
     if session is None or (told and told.restart and not told.scanty):
         return told
@@ -285,11 +291,11 @@ def _used(known: Known, request: Request, session: Session, *, goes_on: bool) ->
         return Link(session=session, side=True, agent=session.agent, why="continues a sub-agent")
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
         parent = known.sessions.get(session.parent)
-        held = parent is not None and (bool(held_share(parent, request)) or is_told_whole(parent, request))
+        held = parent is not None and (bool(held_share(parent, request)) or holds_whole_history(parent, request))
         if parent and held and _is_taken_up(known, request, parent):
             return Link(session=parent, why="a side call that goes on")
         asked = goes_on and any(e.message.role == "user" and not e.produced for e in session.head)
-        if parent and not held and asked and is_spoken_to(request.messages):
+        if parent and not held and asked and user_replies_last(request.messages):
             return Link(why="a side call that became a conversation", parent=parent.id)
         session = parent or replace(session, side=False)
     if held_share(session, request) and _is_taken_up(known, request, session):

@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
-from lantern_proxy.history.forms import is_others, shows_system_of, system_text
-from lantern_proxy.history.presentation import is_asked_with, says_same
+from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
+from lantern_proxy.history.presentation import is_same_answer, was_asked_with
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, shared_front
@@ -25,17 +25,17 @@ from lantern_proxy.session.index import (
 )
 from lantern_proxy.session.overlap import shown_and_asked
 from lantern_proxy.session.rivals import (
-    decided,
+    decide,
     ends_in,
     held_ids,
     ids_in,
-    is_anothers,
+    is_other_persons_session,
     is_summed_up,
     rivals_of,
     under_prompt,
     went_on_elsewhere,
 )
-from lantern_proxy.session.stock_phrases import is_passing
+from lantern_proxy.session.stock_phrases import shares_only_stock_phrases
 from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
@@ -56,7 +56,7 @@ _FEW = 2
 """A summary and a question are so many texts."""
 
 
-def continued(known: Known, request: Request) -> Session | None:
+def continued_session(known: Known, request: Request) -> Session | None:
     """The session whose head is the longest beginning of this request; of equals the one seen last."""
     found = chains(request.messages)
     for chain in reversed(found):
@@ -88,13 +88,13 @@ def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> S
     if len(sessions) == 1:
         return sessions[0]
     ids = ids_in(request)
-    ranks = {s.id: (not s.side, not is_others(s, request), held_ids(known, s, ids)) for s in sessions}
+    ranks = {s.id: (not s.side, not is_other_person(s, request), held_ids(known, s, ids)) for s in sessions}
     best = under_prompt(known, [s for s in sessions if ranks[s.id] == max(ranks.values())], request)
     told = {frozenset(s.keys - s.abandoned.keys()) for s in best if not s.side}
     return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 else None
 
 
-def continued_otherwise(known: Known, request: Request) -> Session | None:
+def continued_reformatted(known: Known, request: Request) -> Session | None:
     """The session that was asked just what this request begins with, and whose answer follows in another dress.
 
     Under its system prompt: a title that was asked for with the user's words may be a line of the real answer.
@@ -106,13 +106,13 @@ def continued_otherwise(known: Known, request: Request) -> Session | None:
         shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
         answer = list(shown)
         alive = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and s.answered]
-        same = [s for s in alive if shows_system_of(s, request) and says_same(_answer_of(s), answer)]
+        same = [s for s in alive if shows_system_of(s, request) and is_same_answer(_answer_of(s), answer)]
         if same:
             return _likeliest(known, same, request)
     return None
 
 
-def only_asked(known: Known, request: Request) -> Session | None:
+def sole_session_asked(known: Known, request: Request) -> Session | None:
     """The only session that was asked just what the request shows before its last answer, however that reads, and where
     a user says something new behind it: its client keeps a version of its own of each answer.
 
@@ -174,7 +174,7 @@ def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
         if not asked or asked[-1].role != "user" or [m.print for m in asked[:-1]] != now:
             continue
         made = _answer_of(s)
-        if is_asked_with(text, plain(asked[-1].text)) and (says_same(made, shown) or _is_version(made, shown)):
+        if was_asked_with(text, plain(asked[-1].text)) and (is_same_answer(made, shown) or _is_version(made, shown)):
             found.append(s)
     return found
 
@@ -202,7 +202,7 @@ def _is_twin(known: Known, session: Session) -> bool:
     return known.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
 
 
-def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
+def best_scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
     """The session that most speaks for, and whether that is sure.
 
     It is sure where more than one text of a user speaks for the session. (None, True): it may be several people's, so
@@ -219,8 +219,8 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     if summed_up == [likely]:
         return likely, True
     rivals = [] if session.side else rivals_of(known, session, alive, request)
-    meant = decided(known, [session, *rivals], request, weak) if rivals else session
-    if meant is None or is_passing(known, meant, request) or are_examples(known, meant, request):
+    meant = decide(known, [session, *rivals], request, weak) if rivals else session
+    if meant is None or shares_only_stock_phrases(known, meant, request) or are_examples(known, meant, request):
         return None, True
     return meant, points[session.id] > _LEAST
 
@@ -288,7 +288,7 @@ def _theirs(known: Known, request: Request, holders: Collection[str]) -> Collect
     """`holders` without the sessions of other people, where clients name people."""
     if not request.person:
         return holders
-    return [sid for sid in holders if not is_anothers(known.sessions[sid], request)]
+    return [sid for sid in holders if not is_other_persons_session(known.sessions[sid], request)]
 
 
 def _is_asked_again(known: Known, session: Session, request: Request, asked: set[bytes]) -> bool:

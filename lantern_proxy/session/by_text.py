@@ -10,13 +10,13 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from lantern_proxy.history.agent_steps import is_again, shows_steps, shows_task, told_steps
-from lantern_proxy.history.containment import Whole, whole_of
-from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.agent_steps import count_steps_in, is_repeated_step, shows_steps, shows_task
+from lantern_proxy.history.containment import Haystack, haystack_of
+from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.presentation import unescaped
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import told_aside
-from lantern_proxy.history.transcript import teller_of
+from lantern_proxy.history.summaries import side_summaries
+from lantern_proxy.history.transcript import session_of_transcript
 from lantern_proxy.session.by_words import session_by_words
 from lantern_proxy.session.delegation import is_delegated
 from lantern_proxy.session.index import (
@@ -24,24 +24,24 @@ from lantern_proxy.session.index import (
     Known,
     is_greeting,
     is_said_once,
-    quoted,
     receivers_of,
-    searched,
+    searchable,
+    sessions_quoted,
     side_of,
 )
 from lantern_proxy.session.instructions import (
+    asks_for_summary_of_head,
     is_result_to_shorten,
     is_task_about,
     is_task_about_line,
     is_task_behind_orders,
-    is_wished_of_head,
     waits_for_result,
 )
 from lantern_proxy.session.link_result import DELEGATED, PASTED, Link
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.request_text import read_of, texts_of
-from lantern_proxy.session.retold_history import answer_in, asked_in, is_retold, is_told_whole, lines_in
-from lantern_proxy.session.transcript_use import is_own, script_use
+from lantern_proxy.session.request_text import readable_texts_of, texts_of
+from lantern_proxy.session.retold_history import answer_in, holds_whole_history, is_retold, lines_in, non_assistant_text
+from lantern_proxy.session.transcript_use import is_own, use_of_transcript
 from lantern_proxy.turn import SYSTEM, Request, plain
 
 _QUOTED_CHARS = 8
@@ -59,11 +59,11 @@ class _Read:
 
     @cached_property
     def texts(self) -> Sequence[str]:
-        return read_of(self.request, system=True)
+        return readable_texts_of(self.request, system=True)
 
     @cached_property
-    def whole(self) -> str | Whole:
-        return whole_of("\n".join(self.texts))
+    def whole(self) -> str | Haystack:
+        return haystack_of("\n".join(self.texts))
 
     @cached_property
     def orders(self) -> str:
@@ -71,17 +71,17 @@ class _Read:
         return system_text(self.request)
 
     @cached_property
-    def first(self) -> str | Whole:
+    def first(self) -> str | Haystack:
         """The first message in which somebody speaks, without system prompts."""
-        return whole_of(plain(spoken(self.request.messages)[0].text))
+        return haystack_of(plain(spoken(self.request.messages)[0].text))
 
 
 def link_by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
-    texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
-    alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
+    texts = searchable([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
+    alike = [known.sessions[sid] for sid in sessions_quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
     candidates = [session for session in alike if session.api == request.api and not session.side]
-    if teller := teller_of(candidates, request, known.said):
+    if teller := session_of_transcript(candidates, request, known.said):
         return Link(session=teller, why="its history in one text")
     if answered := _last_answered(known, request, now):
         return Link(session=answered, scanty=True, why="begins with its last answer")
@@ -111,13 +111,13 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     """
     request, said = read.request, known.said.get(session.id, {})
     at_once = now - session.last_seen_at < _AT_ONCE_S
-    if not _is_bare(session) and is_told_whole(session, request) and _quotes_own(known, session, read.first):
+    if not _is_bare(session) and holds_whole_history(session, request) and _quotes_own(known, session, read.first):
         return Link(session=session, why="its history in one text, and more")
-    if use := script_use(known, session, request, named=False):
+    if use := use_of_transcript(known, session, request, named=False):
         side = use == "side"
         return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
     used = _is_used(session, read, said, at_once=at_once)
-    told = [t for t in told_aside(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
+    told = [t for t in side_summaries(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
     if told:
         side = used or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
@@ -148,23 +148,25 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
         or is_task_about(said, session, request)
         or is_task_behind_orders(said, session, request)
         or is_result_to_shorten(said, session, request)
-        or (other and at_once and is_wished_of_head(session, request))
+        or (other and at_once and asks_for_summary_of_head(session, request))
         or (other and is_task_about_line(said, request))
     )
 
 
-def _quotes_own(known: Known, session: Session, whole: str | Whole, *, but: str = "") -> bool:
+def _quotes_own(known: Known, session: Session, whole: str | Haystack, *, but: str = "") -> bool:
     """Does a text hold something that was said in this session only?"""
     return any(_quoted_own(known, session, whole, but=but))
 
 
-def _quoted_own(known: Known, session: Session, whole: str | Whole, *, but: str) -> Iterator[str]:
+def _quoted_own(known: Known, session: Session, whole: str | Haystack, *, but: str) -> Iterator[str]:
     """What a text holds, `but` for one, that was said in this session only."""
     said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
     return (text for text in said if text != but and is_said_once(known, text))
 
 
-def _quoted_of(known: Known, session: Session, others: Sequence[Session], whole: str | Whole, *, but: str) -> Session:
+def _quoted_of(
+    known: Known, session: Session, others: Sequence[Session], whole: str | Haystack, *, but: str
+) -> Session:
     """The one of which a text quotes what seems to be `session`'s: what its user asked may be no more than the
     beginning of what another did."""
     own = [*_quoted_own(known, session, whole, but=but)]
@@ -180,7 +182,7 @@ def _quoted_of(known: Known, session: Session, others: Sequence[Session], whole:
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
     """Did no other session get the texts of the last answer, or lines of them that stand alone, or say them? A bot may
     say them to all."""
-    if not all(is_own(known, session, text, of=request) for text in answer_in(session, asked_in(request))):
+    if not all(is_own(known, session, text, of=request) for text in answer_in(session, non_assistant_text(request))):
         return False
     return _are_own(known, session, lines_in(session.head[-1].message, session, request))
 
@@ -213,17 +215,17 @@ def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bo
     if session.system:
         return not shows_system_of(session, request)
     orders = system_text(request)
-    whole = whole_of(orders)
+    whole = haystack_of(orders)
     return bool(orders) and not any(text in whole for text in told)
 
 
-def stepped(known: Known, request: Request) -> Link | None:
+def link_by_steps(known: Known, request: Request) -> Link | None:
     """The session whose last answers, field by field, stand in a request in which only the user speaks: of several the
     one with most of them. Where two are as like, it is none's: they may be runs of one task."""
     if any(m.role not in (*SYSTEM, "user") for m in request.messages):
         return None
-    candidates = [known.sessions[sid] for sid in quoted(known, searched(texts_of(request)))[:CANDIDATES]]
-    told = [(steps_told(known, s, request), s) for s in candidates if s.api == request.api]
+    candidates = [known.sessions[sid] for sid in sessions_quoted(known, searchable(texts_of(request)))[:CANDIDATES]]
+    told = [(count_steps(known, s, request), s) for s in candidates if s.api == request.api]
     turns = [(count, s) for count, s in told if is_step(known, s, request)]
     found = turns or [(count, s) for count, s in told if count > 1 and _is_about(s, count, request)]
     most = max((count for count, _ in found), default=0)
@@ -241,12 +243,12 @@ def _is_about(session: Session, count: int, request: Request) -> bool:
 
 def is_step(known: Known, session: Session, request: Request) -> bool:
     said = known.said.get(session.id, {}).items()
-    told = shows_steps(session, request) and steps_told(known, session, request) > 0
-    return told or is_again(session, request, said)
+    told = shows_steps(session, request) and count_steps(known, session, request) > 0
+    return told or is_repeated_step(session, request, said)
 
 
-def steps_told(known: Known, session: Session, request: Request) -> int:
-    return told_steps(session.head, request, known.said.get(session.id, {}).items())
+def count_steps(known: Known, session: Session, request: Request) -> int:
+    return count_steps_in(session.head, request, known.said.get(session.id, {}).items())
 
 
 def _last_answered(known: Known, request: Request, now: float) -> Session | None:
@@ -262,6 +264,6 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
         return None
     s = known.sessions[got.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
-    known_as = not _is_bare(s) and s.turn > 1 and not is_others(s, request)
+    known_as = not _is_bare(s) and s.turn > 1 and not is_other_person(s, request)
     last = bool(s.head) and s.head[-1].message.print == said[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None

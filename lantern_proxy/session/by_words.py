@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.specific import specifics
-from lantern_proxy.history.containment import whole_of
-from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.containment import haystack_of
+from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP, has_marker, told_aside
+from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP, has_marker, side_summaries
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
-from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, named_in, vocabulary, without_frame
+from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, text_with_names, vocabulary, without_frame
 from lantern_proxy.session.request_text import texts_of
 from lantern_proxy.turn import Request, plain
 
@@ -63,7 +63,7 @@ def begins_anew(known: Known, sessions: Sequence[Session], request: Request) -> 
     text = plain(said[0].text) if len(said) == 1 and said[0].role == "user" else ""
     if not text or request.delta or SUMMED_UP.search(text[:MARKER_CHARS]):
         return False
-    whole = whole_of(text)
+    whole = haystack_of(text)
     if any(len(told) >= SUMMARY_CHARS and told in whole for s in sessions for told in known.said.get(s.id, ())):
         return False
     own = without_frame(known, [s.id for s in sessions], text)
@@ -73,9 +73,9 @@ def begins_anew(known: Known, sessions: Sequence[Session], request: Request) -> 
 def spoken_of(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
     """The first of `sessions` whose summary a request holds, or that it names alone, where it shows none of them."""
     text = "\n".join(texts_of(request, system=True))
-    whole = whole_of(text)
+    whole = haystack_of(text)
     for s in sessions:
-        if any(told in whole for told in told_aside(known.said.get(s.id, {}).items())):
+        if any(told in whole for told in side_summaries(known.said.get(s.id, {}).items())):
             return s
     named = (s for s in sessions if _names_what_it_named(known, s, [o for o in sessions if o is not s], text))
     return next(named, None)
@@ -86,7 +86,7 @@ def is_told_of_several(known: Known, session: Session, request: Request, text: s
     now = next(reversed(known.sessions.values())).last_seen_at
     others = (s for s in _candidates(known, request, (), now) if not _same_talk(session, s))
     marks = _marks_in(text)
-    return any(all(mark in named for mark in marks) for named in (named_in(known, s.id) for s in others))
+    return any(all(mark in named for mark in marks) for named in (text_with_names(known, s.id) for s in others))
 
 
 def _names_what_it_named(known: Known, session: Session, others: Sequence[Session], claimed: str) -> bool:
@@ -97,9 +97,9 @@ def _names_what_it_named(known: Known, session: Session, others: Sequence[Sessio
     """
     marks = _marks_in(claimed)
     apart = (other for other in others if not _same_talk(session, other))
-    common = "\n".join([session.system, *(named_in(known, other.id) for other in apart)])
+    common = "\n".join([session.system, *(text_with_names(known, other.id) for other in apart)])
     telling = [mark for mark in marks if mark not in common]
-    named = named_in(known, session.id)
+    named = text_with_names(known, session.id)
     shared = sum(mark in named for mark in telling)
     return shared >= _MIN_MARKS and 2 * shared >= len(telling)
 
@@ -107,8 +107,8 @@ def _names_what_it_named(known: Known, session: Session, others: Sequence[Sessio
 def _named_all(known: Known, session: Session, others: Iterable[Session], claimed: str) -> bool:
     """Does a claimed history name many things, and did this session name all of them, and none of the others half? Of
     two who speak of one subject in the same words, that tells whose it is."""
-    theirs = "\n".join([named_in(known, other.id) for other in others])
-    marks, named = _marks_in(claimed), named_in(known, session.id)
+    theirs = "\n".join([text_with_names(known, other.id) for other in others])
+    marks, named = _marks_in(claimed), text_with_names(known, session.id)
     telling = sum(mark not in theirs for mark in marks)
     return telling >= _MANY_MARKS and 2 * telling > len(marks) and all(mark in named for mark in marks)
 
@@ -124,7 +124,7 @@ def _candidates(known: Known, request: Request, weak: Sequence[str], now: float)
     """Conversations seen last, under the request's system prompt or none; those that a weak id names, if there are."""
     recent = (s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side)
     talks = (s for s in recent if s.api == request.api and s.turn > 1)
-    fit = [s for s in talks if (not s.system or shows_system_of(s, request)) and not is_others(s, request)]
+    fit = [s for s in talks if (not s.system or shows_system_of(s, request)) and not is_other_person(s, request)]
     return ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from lantern_proxy.history.containment import whole_of
+from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, spoken
 from lantern_proxy.session.index import PROBE_CHARS, Known
-from lantern_proxy.session.request_text import is_spoken_to, is_users
-from lantern_proxy.session.retold_history import said_before, speaks_of_half
+from lantern_proxy.session.request_text import is_user_message, user_replies_last
+from lantern_proxy.session.retold_history import speaks_of_half, user_texts_before_last
 from lantern_proxy.turn import Request, plain
 
 
@@ -26,7 +26,7 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
         return False
     if len(asked) < PROBE_CHARS:
         return False
-    whole = whole_of(asked)
+    whole = haystack_of(asked)
     return any(argument in whole or asked in argument for argument in known.arguments.get(session.id, ()))
 
 
@@ -37,11 +37,11 @@ def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Lite
     written, and speak to what comes of it. To a sub-agent nobody speaks but its client, whose model waits for it.
     """
     shows_form = request.tools == parent.tools and shows_system_of(parent, request)
-    asked = [plain(m.text) for m in spoken(request.messages) if is_users(m)]
+    asked = [plain(m.text) for m in spoken(request.messages) if is_user_message(m)]
     passed = known.arguments.get(parent.id, ())
     if not asked or not (shows_form or id_of == "own"):
         return False
-    if is_spoken_to(request.messages):
+    if user_replies_last(request.messages):
         is_new = len(asked[-1]) < PROBE_CHARS or not _is_among(asked[-1], passed)
         return is_new and (id_of == "own" or len({*asked}) > 2 or not _waits_for(parent, asked[0]))
     is_dressed = not any(asked[0] in argument for argument in passed)
@@ -53,10 +53,10 @@ def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
 
     What is said there by another agent was passed to a tool, too.
     """
-    if request.tools != parent.tools or not shows_system_of(parent, request) or not is_spoken_to(request.messages):
+    if request.tools != parent.tools or not shows_system_of(parent, request) or not user_replies_last(request.messages):
         return False
     first, *_, last = spoken(request.messages)
-    before = said_before(parent)
+    before = user_texts_before_last(parent)
     if not before or not speaks_of_half(plain(first.text), before):
         return False  # a task is one thing; what a model passes on to go on with speaks of all
     return not _is_among(plain(last.text), known.arguments.get(parent.id, ()))

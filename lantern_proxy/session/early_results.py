@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from lantern_proxy.history.record import Session, before_answer, items_of
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.index import PROBE_CHARS, Known, is_said_once
-from lantern_proxy.session.instructions import wishes_summary
+from lantern_proxy.session.instructions import asks_for_summary
 from lantern_proxy.session.side_calls import held_share, holds_answer
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
 
@@ -75,7 +75,7 @@ def _in_text(text: str, said: Sequence[Item], calls: Sequence[Item]) -> tuple[Me
     if len(parts) != len(calls) or any(i.name not in front for i in calls):
         return ()
     closes = _CLOSES.search(parts[-1])
-    if closes is None and not wishes_summary(text):  # then the wish may stand behind it
+    if closes is None and not asks_for_summary(text):  # then the wish may stand behind it
         return ()
     gave = [*parts[:-1], parts[-1][: closes.start()] if closes else parts[-1]]
     if any(f"\n{other}" in part for other in others for part in gave):  # somebody speaks behind it

@@ -92,7 +92,7 @@ def is_said_once(known: Known, text: str) -> bool:
     return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
 
 
-def named(known: Known, id: str) -> list[str]:
+def ids_named(known: Known, id: str) -> list[str]:
     """Ids of the sessions that `id`, an id of their client, names. After a restart by_id has such ids, too, since the
     archive keeps them together with those of answers."""
     family = known.by_family.get(id, [])
@@ -154,12 +154,12 @@ def is_greeting(known: Known, items: Iterable[Item]) -> bool:
     return any(not prints.isdisjoint(s.opening) for s in known.sessions.values())
 
 
-def heard(known: Known, print: bytes) -> set[str]:
+def holding_sessions(known: Known, print: bytes) -> set[str]:
     """Ids of the sessions in which an upstream or a user said a text. print: its fingerprint"""
     return known.by_answer.get(print, set()) | known.by_user.get(print, set())
 
 
-def quoted(known: Known, texts: Sequence[str]) -> list[str]:
+def sessions_quoted(known: Known, texts: Sequence[str]) -> list[str]:
     """Ids of main sessions whose texts may stand within `texts`, that of which most do first. Only the beginnings of
     their texts are looked for."""
     hits: defaultdict[str, int] = defaultdict(int)
@@ -178,8 +178,8 @@ def ends_of(text: str) -> str:
     return text if len(text) <= 2 * _ENDS_CHARS else f"{text[:_ENDS_CHARS]}\n{text[-_ENDS_CHARS:]}"
 
 
-def searched(texts: Sequence[str]) -> Sequence[str]:
-    """Those of `texts` that quoted() has to search: of a long history the first and the last ones do."""
+def searchable(texts: Sequence[str]) -> Sequence[str]:
+    """Those of `texts` that sessions_quoted() has to search: of a long history the first and the last ones do."""
     return texts if len(texts) <= 12 else (*texts[:8], *texts[-4:])
 
 
@@ -188,7 +188,7 @@ def vocabulary(known: Known, sid: str) -> set[str]:
     return terms("\n".join(text[:_TERM_CHARS] for text in _said_last(known, sid)))
 
 
-def named_in(known: Known, sid: str) -> str:
+def text_with_names(known: Known, sid: str) -> str:
     """What was said in a session last, and what its model passed to tools: in which names are looked for."""
     passed = known.arguments.get(sid, ())
     return "\n".join([text[:NAMED_CHARS] for text in (*_said_last(known, sid), *passed)])

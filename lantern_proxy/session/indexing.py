@@ -12,12 +12,12 @@ from typing import Any
 
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.history.agent_steps import fields_of
-from lantern_proxy.history.prefill import with_beginning
+from lantern_proxy.history.prefill import prefilled_answer
 from lantern_proxy.history.presentation import parts_of, shown_as, strings_of
 from lantern_proxy.history.record import Entry, Session, chain_of, is_empty
 from lantern_proxy.history.shared_prefix import chain_after, changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS
-from lantern_proxy.history.transcript import line_of
+from lantern_proxy.history.transcript import last_line_of
 from lantern_proxy.session.index import NAMED_CHARS, PROBE_CHARS, Known, Trace, claims_of, main_of
 from lantern_proxy.turn import Item, Message, is_random, item, plain
 
@@ -55,7 +55,7 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: 
     for name in filter(None, {session.family, family}):
         if session.id not in known.by_family[name]:
             known.by_family[name].append(session.id)
-    whole = with_beginning(session)
+    whole = prefilled_answer(session)
     ends, asks = _ends_of(session, asked, whole)
     _end(known.by_head, known.ends, session.id, ends if session.head else ())
     _end(known.by_asked, known.asks, session.id, asks if session.head else ())
@@ -220,7 +220,7 @@ def _say(known: Known, main: str, text: str, who: str) -> None:
 def _keep_line(known: Known, main: str, text: str) -> None:
     """Remember what a user says as a line, where a session's texts are read line by line. Of a text of several lines
     its first line, too: orders may stand behind what was said."""
-    said = line_of(text) or (text if main in known.lines else "")
+    said = last_line_of(text) or (text if main in known.lines else "")
     for line in dict.fromkeys((plain(said), plain(said.partition("\n")[0]))):
         if len(line) >= PROBE_CHARS:
             lines = known.lines.setdefault(main, {})

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from lantern_proxy.history.containment import whole_of
+from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
+from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import behind_last
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted
 from lantern_proxy.session.request_text import last_said, messages_of, shows_beginning, texts_of, untagged
@@ -64,12 +64,12 @@ _CALLED = 400
 """Most names of tools that are looked for in a request."""
 
 
-def wishes_summary(text: str) -> bool:
+def asks_for_summary(text: str) -> bool:
     """Does a text open with the wish for a summary?"""
     return bool(_WISH.search(text[:_WISH_CHARS]))
 
 
-def wishes_title(text: str) -> bool:
+def asks_for_title(text: str) -> bool:
     """Does a text open with the task to name a conversation?"""
     return bool(_TITLE.search(text[:_TITLE_CHARS]))
 
@@ -82,9 +82,9 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
     if request.tools or not session.tools or session.turn > 1:
         return False
     texts = messages_of(request)
-    wished = any(map(wishes_summary, (system_text(request), *texts)))
+    wished = any(map(asks_for_summary, (system_text(request), *texts)))
     long = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
-    return wished and any(piece in text for text in map(whole_of, texts) for piece in long)
+    return wished and any(piece in text for text in map(haystack_of, texts) for piece in long)
 
 
 def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
@@ -93,7 +93,7 @@ def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
     Who pastes one text by hand writes no name in front of it: clients sum up what goes one by one.
     """
     found = spoken(request.messages)
-    if request.tools or len(found) != 1 or not wishes_summary(plain(found[0].text)):
+    if request.tools or len(found) != 1 or not asks_for_summary(plain(found[0].text)):
         return False
     lines = (plain(line[1]) for i in found[0].items if i.kind == "text" for line in _NAMED_LINE.finditer(i.text))
     return any(len(line) >= SUMMARY_CHARS and said.get(line) in ("user", "assistant") for line in lines)
@@ -107,9 +107,9 @@ def is_task_behind_orders(said: Mapping[str, str], session: Session, request: Re
     """
     now, found = system_text(request), spoken(request.messages)
     orders = now[len(session.system) :].strip() if session.system and now.startswith(session.system) else ""
-    if len(found) != 1 or not wishes_summary(orders):
+    if len(found) != 1 or not asks_for_summary(orders):
         return False
-    whole = whole_of(orders)
+    whole = haystack_of(orders)
     tells = any(len(text) >= SUMMARY_CHARS and text[:PROBE_TEXT_CHARS] in whole for text in said)
     return not tells and is_pasted(said, messages_of(request))
 
@@ -119,7 +119,7 @@ def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Req
     if not session.tools or not _wants_shorter(request):
         return False
     results = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
-    return any(result in text for text in map(whole_of, messages_of(request)) for result in results)
+    return any(result in text for text in map(haystack_of, messages_of(request)) for result in results)
 
 
 def waits_for_result(sessions: Iterable[Session], request: Request) -> Session | None:
@@ -152,7 +152,7 @@ def is_summary_call(request: Request, session: Session, said: Mapping[str, str])
     is_long = len(asked) >= _BY_HAND_CHARS
     dropped = bool(session.tools) and not request.tools
     others = bool(session.tools) and not request.tools & session.tools  # a form for the summary, perhaps
-    if is_long and wishes_summary(asked) and (others or _NO_TOOLS.search(asked)):
+    if is_long and asks_for_summary(asked) and (others or _NO_TOOLS.search(asked)):
         return True
     if is_long and dropped and _WISH_AFAR.match(asked[:_WISH_CHARS]):
         return True
@@ -189,12 +189,12 @@ def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, st
     if shows_beginning(session, request):
         return False
     text = plain(now[-1].text) if now[-1].role == "user" else ""
-    told = [each for each in told_aside(said.items()) if each in text]
+    told = [each for each in side_summaries(said.items()) if each in text]
     wish = untagged(behind_last(max(told, key=len), text)) if told else text
     return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
 
 
-def is_wished_of_head(session: Session, request: Request) -> bool:
+def asks_for_summary_of_head(session: Session, request: Request) -> bool:
     """Does a system prompt wish for a summary, over messages of the head alone? All of them were answered before."""
     names = {i.print for e in session.head for i in e.message.items}
     old = session.answered and all(i.print in names for i in items_of(request.messages))
@@ -208,7 +208,7 @@ def _says_often(text: str) -> bool:
 
 def _unquoted(text: str, said: Mapping[str, str]) -> str:
     """`text` without tags and without what side calls of its session answered: neither wishes for anything."""
-    for each in told_aside(said.items()):
+    for each in side_summaries(said.items()):
         text = text.replace(each, " ")
     return untagged(text)
 
@@ -235,4 +235,4 @@ def is_title_call(request: Request) -> bool:
     """
     if request.tools or len(request.messages) > 4:
         return False
-    return wishes_title("\n".join([system_text(request), *texts_of(request)[:1]]))
+    return asks_for_title("\n".join([system_text(request), *texts_of(request)[:1]]))

@@ -6,7 +6,7 @@ Some clients show all that was said, others a window of it, behind a summary or 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, starmap, takewhile
 
-from lantern_proxy.history.presentation import is_asked_with
+from lantern_proxy.history.presentation import was_asked_with
 from lantern_proxy.history.record import Entry, Session, before_answer
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
@@ -101,7 +101,7 @@ def shared_end(session: Session, shown: Sequence[Message]) -> int:
     last = next((at for at in range(len(shown) - 1, -1, -1) if shown[at].role == "user"), -1)
 
     def is_same(at: int, a: Message, b: Message) -> bool:
-        return a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
+        return a.print == b.print or (at == last and a.role == b.role and was_asked_with(plain(b.text), plain(a.text)))
 
     def run(back: Iterable[Message]) -> int:
         both = zip(range(len(shown) - 1, -1, -1), back, reversed(shown), strict=False)

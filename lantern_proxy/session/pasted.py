@@ -61,7 +61,7 @@ def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool =
     return any(len(_speakers(pieces, text, looks, starts, short)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
 
 
-def is_told(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
+def quotes_exchange(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
     """Do both texts of an exchange, however short, stand one behind the other in one of `texts`, each behind a name?"""
     return any(_is_told(asked, answer, text) for text in texts for asked, answer in exchanges)
 

@@ -22,21 +22,21 @@ def messages_of(request: Request, *, system: bool = False) -> list[str]:
     return [" ".join([plain(i.text) for i in m.items if i.kind == "text"]) for m in found]
 
 
-def read_of(request: Request, *, system: bool = False) -> list[str]:
+def readable_texts_of(request: Request, *, system: bool = False) -> list[str]:
     """messages_of(), and behind them what is written as JSON in them as it reads."""
     escaped = (i.text for i in items_of(request.messages, system=system) if i.kind == "text" and "\\" in i.text)
     return [*messages_of(request, system=system), *map(unescaped, escaped)]
 
 
-def is_users(message: Message) -> bool:
+def is_user_message(message: Message) -> bool:
     """Is it a user's own, with no results of tools in it?"""
     return message.role == "user" and not any(i.kind == "result" for i in message.items)
 
 
-def is_spoken_to(messages: Sequence[Message]) -> bool:
+def user_replies_last(messages: Sequence[Message]) -> bool:
     """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
     said = spoken(messages)
-    if not said or not is_users(said[-1]):
+    if not said or not is_user_message(said[-1]):
         return False
     return any(m.role == "assistant" for m in said)
 

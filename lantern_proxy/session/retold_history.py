@@ -13,9 +13,9 @@ from lantern_proxy.history.record import Session, items_of, shown, spoken
 from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP
 from lantern_proxy.history.text import terms
 from lantern_proxy.session.index import PROBE_CHARS
-from lantern_proxy.session.instructions import wishes_summary, wishes_title
+from lantern_proxy.session.instructions import asks_for_summary, asks_for_title
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.request_text import is_users, read_of, shows_beginning, untagged
+from lantern_proxy.session.request_text import is_user_message, readable_texts_of, shows_beginning, untagged
 from lantern_proxy.turn import Message, Request, plain
 
 _STAMP = re.compile(rf"\A{STAMP}")
@@ -39,8 +39,8 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
         return False
     retold = _retold(session, request)
     if retold and _is_form_for_it(session, request):
-        return not is_pasted(said, read_of(request, system=True))
-    before = said_before(session) if retold else []
+        return not is_pasted(said, readable_texts_of(request, system=True))
+    before = user_texts_before_last(session) if retold else []
     if len(before) < _RETOLD_TEXTS:
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
@@ -48,7 +48,7 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     told = any(text in earlier for text in retold) or (
         opens and speaks_of_half("\n".join(retold), before, least=_RETOLD_TEXTS)
     )
-    return told and not is_pasted(said, read_of(request, system=True))
+    return told and not is_pasted(said, readable_texts_of(request, system=True))
 
 
 def _is_form_for_it(session: Session, request: Request) -> bool:
@@ -63,7 +63,7 @@ def _is_form_for_it(session: Session, request: Request) -> bool:
     return called.isdisjoint(before.tools) and has_form(before, request)
 
 
-def is_told_whole(session: Session, request: Request) -> bool:
+def holds_whole_history(session: Session, request: Request) -> bool:
     """Is the first text of the request the session's history put together, every answer and result to the last, and
     does a user speak behind it, under the session's system prompt and with its tools?
 
@@ -84,7 +84,7 @@ def is_told_whole(session: Session, request: Request) -> bool:
         end = max(end, at + len(line))
         called = called if is_result else end
     asked = plain(said[-1].text)
-    return len(text) - end <= PROBE_CHARS and not wishes_summary(asked) and not wishes_title(asked)
+    return len(text) - end <= PROBE_CHARS and not asks_for_summary(asked) and not asks_for_title(asked)
 
 
 def _opens(said: Mapping[str, str], session: Session, text: str, told: Sequence[str]) -> bool:
@@ -102,12 +102,12 @@ def _is_opening(said: Mapping[str, str], session: Session, text: str, told: Sequ
     return bare in said or begun or is_heading
 
 
-def said_before(session: Session) -> list[str]:
+def user_texts_before_last(session: Session) -> list[str]:
     """What a head's user said, but for the last of it."""
-    return [e.message.text for e in session.head if is_users(e.message)][:-1]
+    return [e.message.text for e in session.head if is_user_message(e.message)][:-1]
 
 
-def asked_in(request: Request) -> str:
+def non_assistant_text(request: Request) -> str:
     """What the user and the system say in a request."""
     texts = (i for i in items_of(request.messages, system=True) if i.kind == "text" and i.role != "assistant")
     return "\n".join([plain(i.text) for i in texts])
@@ -126,7 +126,7 @@ def lines_in(answer: Message, session: Session, request: Request) -> list[str]:
     if not shows_beginning(session, request):
         return []
     lines = [plain(line) for i in answer.items if i.kind == "text" for line in i.text.splitlines()]
-    long, whole = [line for line in lines if len(line) >= SUMMARY_CHARS], asked_in(request)
+    long, whole = [line for line in lines if len(line) >= SUMMARY_CHARS], non_assistant_text(request)
     return long if all(line in whole for line in long) else []
 
 
@@ -138,7 +138,7 @@ def _retold(session: Session, request: Request) -> list[str]:
     """
     if not session.answered or not session.head:
         return []
-    whole, found = asked_in(request), list[str]()
+    whole, found = non_assistant_text(request), list[str]()
     if request.tools >= session.tools:  # it may have been asked for without tools
         found += [text for text in answer_in(session, whole) if text in whole] or lines_in(
             session.head[-1].message, session, request

@@ -11,22 +11,22 @@ from itertools import dropwhile, islice, pairwise, takewhile
 from msgspec.structs import replace
 
 from lantern_proxy.history.branches import states_of
-from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.record import Session, goes_on, items_of, spoken
 from lantern_proxy.history.shared_prefix import changed
-from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
+from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.index import (
     CANDIDATES,
     PROBE_CHARS,
     Known,
-    heard,
     holders_of,
+    holding_sessions,
     ids_of,
     is_said_once,
     numbers_of,
-    quoted,
     receivers_of,
+    sessions_quoted,
     side_of,
 )
 from lantern_proxy.session.overlap import (
@@ -43,7 +43,7 @@ from lantern_proxy.session.overlap import (
     shared_end,
     shown_and_asked,
 )
-from lantern_proxy.session.side_calls import summed_up_since
+from lantern_proxy.session.side_calls import summaries_since
 from lantern_proxy.turn import Message, Request, plain
 
 FIRST = 8
@@ -68,10 +68,10 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
         and (ends_in(known, s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
     ]
     ending = _ending_alike(known, session, request, seen={s.id for s in others})
-    return [*found, *(s for s in ending if not is_others(s, request))]
+    return [*found, *(s for s in ending if not is_other_person(s, request))]
 
 
-def settled(known: Known, session: Session, request: Request, weak: Collection[str]) -> Session | None:
+def settle(known: Known, session: Session, request: Request, weak: Collection[str]) -> Session | None:
     """The one that goes on with a request: `session`, with all of whose head it begins, or another that ends in what is
     shown, since some clients show no more. None: it may be either.
 
@@ -81,9 +81,9 @@ def settled(known: Known, session: Session, request: Request, weak: Collection[s
     if session.side or not end:
         return session
     rivals = _ending_alike(known, session, request)
-    if session.lost and is_anothers(session, request):
-        return decided(known, rivals, request, weak)
-    return decided(known, [session, *rivals], request, weak) if rivals else session
+    if session.lost and is_other_persons_session(session, request):
+        return decide(known, rivals, request, weak)
+    return decide(known, [session, *rivals], request, weak) if rivals else session
 
 
 def _ending_alike(known: Known, session: Session, request: Request, seen: Set[str] = frozenset()) -> list[Session]:
@@ -96,10 +96,10 @@ def _ending_alike(known: Known, session: Session, request: Request, seen: Set[st
     return [s for s in others if ends_in(known, s, shown, asked)]
 
 
-def decided(known: Known, rivals: Sequence[Session], request: Request, weak: Collection[str] = ()) -> Session | None:
+def decide(known: Known, rivals: Sequence[Session], request: Request, weak: Collection[str] = ()) -> Session | None:
     """The one of them that is named, has the request's ids, ends with what is shown or began like this, and has its
     system prompt. None: more than one does, or all are other people's."""
-    own = [s for s in rivals if not is_others(s, request)]
+    own = [s for s in rivals if not is_other_person(s, request)]
     left = [s for s in own if s.family in weak] or own
     shown_ids = ids_in(request)
     ids = {s.id: held_ids(known, s, shown_ids) for s in left}
@@ -144,13 +144,13 @@ def _holds_summary(known: Known, session: Session, text: str) -> bool:
         return True
     tells_several = known.tell_several.get(text)
     if tells_several is None:  # the same for each of hundreds that end alike
-        tells_several = sum(_is_told(known, sid, text) for sid in quoted(known, [text])) > 1
+        tells_several = sum(_is_told(known, sid, text) for sid in sessions_quoted(known, [text])) > 1
         known.tell_several[text] = tells_several
     return tells_several
 
 
 def _is_told(known: Known, sid: str, text: str) -> bool:
-    return any(told in text for told in told_aside(known.said.get(sid, {}).items()))
+    return any(told in text for told in side_summaries(known.said.get(sid, {}).items()))
 
 
 def _without_summary(
@@ -210,7 +210,7 @@ def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bo
     return next((m.print for m in said_in(before)), None) == asked[-1].print
 
 
-def is_called_elsewhere(known: Known, session: Session, request: Request) -> bool:
+def calls_lead_elsewhere(known: Known, session: Session, request: Request) -> bool:
     """Do more ids of what a request shows otherwise than `session`, or behind its head, lead to another conversation?
 
     Agents at one task call for the same things in the same words, and get the same; only the ids of the calls differ.
@@ -308,7 +308,7 @@ def _got(known: Known, answer: Message, request: Request) -> list[Session]:
 def _candidates(known: Known, sids: Iterable[str], request: Request) -> list[Session]:
     """Those of the sessions `sids` that the request may belong to: of its API, no side sessions, nor other people's."""
     found = map(known.sessions.__getitem__, sids)
-    return [s for s in found if s.api == request.api and not s.side and not is_others(s, request)]
+    return [s for s in found if s.api == request.api and not s.side and not is_other_person(s, request)]
 
 
 def _place_in(session: Session, shown: list[Message], asked: list[Message], is_told: bool) -> tuple[int, bool]:
@@ -327,9 +327,9 @@ def _place_in(session: Session, shown: list[Message], asked: list[Message], is_t
     return run - len(shown), run > 0
 
 
-def is_anothers(session: Session, request: Request) -> bool:
+def is_other_persons_session(session: Session, request: Request) -> bool:
     """Did its client name somebody else, who did not just take part in it either? Who does shows all that was said."""
-    if not is_others(session, request):
+    if not is_other_person(session, request):
         return False
     shown, _ = shown_and_asked(request)
     head = said_of(e.message for e in session.head)
@@ -338,7 +338,7 @@ def is_anothers(session: Session, request: Request) -> bool:
 
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     """Does the request begin with the summary that a conversation ended in, or that a side call made of it since?"""
-    made = [text for text in summed_up_since(known, session) if not _is_nobodys(known, text)]
+    made = [text for text in summaries_since(known, session) if not _is_nobodys(known, text)]
     if session.answered and not made:
         texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
         made = [text for text in texts if len(text) >= SUMMARY_CHARS]
@@ -358,7 +358,7 @@ def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Col
     numbers = numbers_of(messages)
     for i in items_of(messages):
         found |= {value: holders_of(known, known.by_id[value]) for value in ids_of(i, numbers) if value in known.by_id}
-        holders = heard(known, i.print)
+        holders = holding_sessions(known, i.print)
         if holders and breadth(plain(i.text)) >= PROBE_CHARS:
             found[i.print] = holders_of(known, holders)
     return found

@@ -8,16 +8,27 @@ from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise, takewhile
 
 from lantern_proxy.history.branches import is_aside, on_branch
-from lantern_proxy.history.containment import whole_of
+from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import in_form, shows_system_of, system_text
 from lantern_proxy.history.presentation import parts_of
 from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, last_answer, shown, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.session.index import Known, side_of
-from lantern_proxy.session.instructions import is_summary_call, is_summary_of_rest, is_wished_of_head, wishes_summary
-from lantern_proxy.session.pasted import is_pasted, is_told
-from lantern_proxy.session.request_text import is_spoken_to, last_said, read_of, shows_beginning, texts_of
-from lantern_proxy.session.transcript_use import script_use
+from lantern_proxy.session.instructions import (
+    asks_for_summary,
+    asks_for_summary_of_head,
+    is_summary_call,
+    is_summary_of_rest,
+)
+from lantern_proxy.session.pasted import is_pasted, quotes_exchange
+from lantern_proxy.session.request_text import (
+    last_said,
+    readable_texts_of,
+    shows_beginning,
+    texts_of,
+    user_replies_last,
+)
+from lantern_proxy.session.transcript_use import use_of_transcript
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _TOLD = 6
@@ -80,14 +91,14 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     if session.imported and _is_no_turn_of(session, request, said):
         return True
     session = in_form(on_branch(session, request), request)
-    if use := script_use(known, session, request, named=True):
+    if use := use_of_transcript(known, session, request, named=True):
         return use == "side"
     other = not shows_system_of(session, request)
     share = held_share(session, request)
     if not share:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
-        read = read_of(request)
-        pasted = is_pasted(said, read, labelled=other) or is_told(_last_exchanges(session), read)
+        read = readable_texts_of(request)
+        pasted = is_pasted(said, read, labelled=other) or quotes_exchange(_last_exchanges(session), read)
         return pasted or (other and own and not _is_summed_up_in_system(known, session, request))
     if not other and _ends_in_summary(known, session, request):
         return False
@@ -103,7 +114,7 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         return False
     if is_summary_call(request, session, said) or _is_read_over(session, request):
         return True
-    return is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
+    return asks_for_summary_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
 
 
 def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
@@ -113,7 +124,7 @@ def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) 
     little to hold a summary of it.
     """
     if held_share(session, request):
-        is_wished = is_summary_call(request, session, said) or is_wished_of_head(session, request)
+        is_wished = is_summary_call(request, session, said) or asks_for_summary_of_head(session, request)
         return is_wished or _is_read_over(session, request)
     return all(len(plain(m.text)) < SUMMARY_CHARS for m in spoken(request.messages))
 
@@ -126,7 +137,7 @@ def _goes_on_behind_summary(known: Known, session: Session, request: Request) ->
     """
     said = spoken(request.messages)
     asked = plain(said[-1].text)
-    is_new = is_spoken_to(said) and not wishes_summary(asked)
+    is_new = user_replies_last(said) and not asks_for_summary(asked)
     if not is_new or not holds_answer(session, request) or shows_beginning(session, request):
         return False
     return not session.system or _is_summed_up_in_system(known, session, request)
@@ -163,7 +174,7 @@ def _is_summed_up_in_system(known: Known, session: Session, request: Request) ->
     system, said = system_text(request), known.said.get(session.id, {})
     told = [text for text, who in said.items() if who in ("side", "assistant")]
     told += known.arguments.get(session.id, ())
-    whole = whole_of(system)
+    whole = haystack_of(system)
     return any(len(text) >= SUMMARY_CHARS and text in whole for text in told) and not is_pasted(said, [system])
 
 
@@ -172,11 +183,11 @@ def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
     texts = [text for text in texts_of(request) if text]
     if not texts or any(m.role == "assistant" for m in request.messages):
         return False
-    before = whole_of("\n".join(text for text, who in said.items() if who == "user"))
+    before = haystack_of("\n".join(text for text, who in said.items() if who == "user"))
     return all(text in before for text in texts)
 
 
-def summed_up_since(known: Known, session: Session) -> list[str]:
+def summaries_since(known: Known, session: Session) -> list[str]:
     """Long texts of the answer that a side call of `session` got after all that was said in it."""
     side = side_of(known, session)
     if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
@@ -196,4 +207,4 @@ def _ends_in_summary(known: Known, session: Session, request: Request) -> bool:
     last = last_said(request)
     if last is None or last.role != "user":
         return False
-    return any(text in plain(last.text) for text in summed_up_since(known, session))
+    return any(text in plain(last.text) for text in summaries_since(known, session))

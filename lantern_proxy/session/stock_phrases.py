@@ -5,13 +5,13 @@ from collections.abc import Mapping, Set
 
 from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
+from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.index import (
     PROBE_CHARS,
     Known,
-    heard,
     holders_of,
+    holding_sessions,
     ids_of,
     is_greeting,
     is_said_once,
@@ -31,7 +31,7 @@ _CUT = re.compile(r"\s*[\[<(]?(?:\.{2,}|…)[\])>]?\s*(?:[\[<(][^\])>]*[\])>])?$
 than the text did is somebody else's."""
 
 
-def is_passing(known: Known, session: Session, request: Request) -> bool:
+def shares_only_stock_phrases(known: Known, session: Session, request: Request) -> bool:
     """Does a request share no more with a conversation than bots say to many: one phrase, or less than it shows of
     others, or no more than others hold as well while it shows what this one does not; and neither its last answer,
     unless something else was asked before it, nor its summary?"""
@@ -39,7 +39,7 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     items, numbers = [i for m in shown for i in m.items], numbers_of(shown)
     if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i, numbers)):
         return False
-    if any(i.kind != "text" and session.id in holders_of(known, heard(known, i.print)) for i in items):
+    if any(i.kind != "text" and session.id in holders_of(known, holding_sessions(known, i.print)) for i in items):
         return False  # a call, a compaction item: nobody says those to all
     if len(shown) == 1 and is_greeting(known, items):
         return True
@@ -52,7 +52,7 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     if not shown or _ends_like_last(session, request):
         return False
     first = plain(shown[0].text)
-    if any(text in first and is_own(known, session, text) for text in told_aside(said.items())):
+    if any(text in first and is_own(known, session, text) for text in side_summaries(said.items())):
         return False  # its summary, in parts perhaps
     prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     last_shown = shown[-_LOOKED_AT:]
@@ -68,7 +68,11 @@ def _is_said_here(known: Known, session: Session, message: Message) -> bool:
     def is_ones(i: Item) -> bool:
         text = plain(i.text)
         is_telling = breadth(text) >= PROBE_CHARS
-        return is_telling and holders_of(known, heard(known, i.print)) <= {session.id} and is_said_once(known, text)
+        return (
+            is_telling
+            and holders_of(known, holding_sessions(known, i.print)) <= {session.id}
+            and is_said_once(known, text)
+        )
 
     return any(i.kind != "text" or is_ones(i) for i in message.items)
 
@@ -107,7 +111,7 @@ def _is_asked_anew(asked: Set[str] | None, message: Message) -> bool:
 
 def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
     """Was it said in a session, also in another dress, or as the beginning that a client left of it?"""
-    if any(i.print in prints or session.id in heard(known, i.print) for i in message.items):
+    if any(i.print in prints or session.id in holding_sessions(known, i.print) for i in message.items):
         return True
     text = plain(message.text)
     if len(text) < PROBE_CHARS:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from lantern_proxy.history.containment import Whole
-from lantern_proxy.history.forms import is_others
+from lantern_proxy.history.containment import Haystack
+from lantern_proxy.history.forms import is_other_person
 from lantern_proxy.history.record import Session
-from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
+from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import shared_front
-from lantern_proxy.history.transcript import script_of
+from lantern_proxy.history.transcript import transcript_text
 from lantern_proxy.session.index import PROBE_CHARS, Known, side_of
 from lantern_proxy.turn import Request, plain
 
@@ -30,17 +30,17 @@ _IN_FRONT_CHARS = 40
 """A summary that opens a text has no more in front of it than a name."""
 
 
-def script_use(known: Known, session: Session, request: Request, *, named: bool) -> Literal["", "turn", "side"]:
+def use_of_transcript(known: Known, session: Session, request: Request, *, named: bool) -> Literal["", "turn", "side"]:
     """What the only text of a request is to a session that writes its history into one, when it holds a summary that
     was made for the session, or lines of it: the next turn, a side call, or "" where neither is sure.
 
     named: an id says whose it may be. Otherwise summaries and answers prove nothing that other sessions got, too.
     """
-    text = plain(script_of(request))
+    text = plain(transcript_text(request))
     if not text or session.tools or request.tools:
         return ""
-    said, whole = known.said.get(session.id, {}), Whole(text)
-    told = [each for each in told_aside(said.items()) if each in whole and (named or is_own(known, session, each))]
+    said, whole = known.said.get(session.id, {}), Haystack(text)
+    told = [each for each in side_summaries(said.items()) if each in whole and (named or is_own(known, session, each))]
     quotes = _quotes_lines(known, session, whole, named=named)
     if not told and not quotes:
         return ""
@@ -56,11 +56,11 @@ def is_own(known: Known, session: Session, text: str, *, of: Request | None = No
     """
     others = [sid for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid != session.id]
     if of is not None:  # of one that was forgotten only the side calls may be left
-        others = [sid for sid in others if sid not in known.sessions or not is_others(known.sessions[sid], of)]
+        others = [sid for sid in others if sid not in known.sessions or not is_other_person(known.sessions[sid], of)]
     return not any(text in known.said.get(sid, ()) or text in known.lines.get(sid, ()) for sid in others)
 
 
-def _quotes_lines(known: Known, session: Session, whole: Whole, *, named: bool) -> bool:
+def _quotes_lines(known: Known, session: Session, whole: Haystack, *, named: bool) -> bool:
     """Does a text hold a line of the session's user, and an answer that no other session got? They are long together.
 
     Of more than one turn a long line that no other session has may stand alone: old ones are summed up one by one.
@@ -73,7 +73,7 @@ def _quotes_lines(known: Known, session: Session, whole: Whole, *, named: bool) 
     return any(named or is_own(known, session, each) for each in chain(long, answers))
 
 
-def _found(texts: Iterable[str], whole: Whole) -> list[str]:
+def _found(texts: Iterable[str], whole: Haystack) -> list[str]:
     return [text for text in texts if len(text) >= PROBE_CHARS and text in whole]
 
 
