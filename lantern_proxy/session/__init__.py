@@ -89,8 +89,8 @@ def _is_new_id(known: Known, session: Session, strong: Sequence[str]) -> bool:
 
 
 def _is_copy(known: Known, session: Session, request: Request) -> bool:
-    """Does a client continue a copy of a conversation, from its summary on, under a new id? What the original lost, the
-    copy has lost as well."""
+    """Does the client continue a copy of a conversation, from its summary on, under a new id? Whatever the original
+    lost, the copy has lost as well."""
     if not session.lost or not goes_on(session, request):
         return False
     told = [*side_summaries(known.said.get(session.id, {}).items())]
@@ -98,8 +98,8 @@ def _is_copy(known: Known, session: Session, request: Request) -> bool:
 
 
 def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[str]) -> str:
-    """The session whose model wrote the text with which a user starts another conversation, which looks like that of a
-    sub-agent; "" if there is none."""
+    """Id of the session whose model wrote the text that opens this request, if its user started another conversation
+    with it; "" otherwise. Such a request looks like that of a sub-agent."""
     parent = known.sessions.get(main_of(found.session)) if found.session and found.agent == DELEGATED else None
     if parent is None:
         return ""
@@ -109,8 +109,8 @@ def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[s
 
 
 def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> Link | None:
-    """The session of a request that continues a response or conversation stored by the upstream. It carries only what
-    is new, so the id alone decides."""
+    """The session of a request that continues a response or conversation stored by the upstream. Such a request carries
+    only what is new, so the id alone decides."""
     for name, value in ids:
         if name in STORED_IDS:
             for session in map(known.sessions.__getitem__, known.by_id.get(value, ())):
@@ -127,7 +127,8 @@ def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> L
 
 
 def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence[str]) -> Link | None:
-    """The most specific id decides, ours or the client's; the others only tell which session a sub-agent belongs to."""
+    """Link by explicit ids, ours or the client's. The most specific id decides; the others only tell which session a
+    sub-agent belongs to."""
     families = [
         [known.sessions[sid] for sid in (value, *ids_named(known, value)) if sid in known.sessions] for value in ids
     ]
@@ -140,7 +141,8 @@ def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence
 
 
 def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link:
-    """What is a request to the conversations of its id? The next turn of the last, unless its form says otherwise."""
+    """What the request is to the conversations that share its id: the next turn of the likeliest one, unless its form
+    says otherwise."""
     alike = [s for s in mains if shows_system_of(s, request)]
     session = _likeliest(known, alike or mains, request)
     if told := session_of_transcript(reversed(mains), request):
@@ -173,8 +175,8 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
 
 
 def _likeliest(known: Known, mains: Sequence[Session], request: Request) -> Session:
-    """Of the conversations of one id the likeliest: the one that the request continues, else the one of which it shows
-    most messages, else the one of which it speaks, else the last."""
+    """The most likely conversation of one id: the one that the request continues, else the one it shows most messages
+    of, else the one whose summary or names it holds, else the latest."""
     if len(mains) == 1:
         return mains[0]
     before = continued_session(known, request)
@@ -186,7 +188,8 @@ def _likeliest(known: Known, mains: Sequence[Session], request: Request) -> Sess
 
 
 def _begins_in_run(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> bool:
-    """Does another conversation begin under the id of a run? An only one of more than one turn may have lost them."""
+    """Does another conversation begin under the id of a run? If the run has only one conversation, of more than one
+    turn, the request may also be that one after losing its turns; then the answer is no."""
     name, value = next((pair for pair in ids if pair[0] not in WEAK_IDS), ("", ""))
     family = [known.sessions[sid] for sid in known.by_family.get(value, ())]
     mains = [s for s in family if not s.side and s.api == request.api][-CANDIDATES:]
@@ -198,30 +201,31 @@ def _begins_in_run(known: Known, request: Request, ids: Sequence[tuple[str, str]
 
 
 def _is_stub(session: Session) -> bool:
-    """Was there one call and no more? A title, a greeting, a probe may come before the conversation."""
+    """Has the session had a single call? A title, a greeting or a probe may come before the conversation."""
     return session.turn <= 1 and len(session.head) <= 3
 
 
 def _begun_beside(mains: Iterable[Session], call: Session, request: Request) -> Session | None:
-    """The conversation with tools that began behind a single call without any, where a request under the prompt of that
-    call does not go on with it: some clients ask for the topic of each message, the first among them."""
+    """The conversation with tools that began after a single call without tools, if the request has the prompt of that
+    call but does not continue it. Some clients ask for the topic of each message, starting with the first."""
     if request.tools or not _is_stub(call) or not shows_system_of(call, request) or holds_answer(call, request):
         return None
     return next((s for s in mains if s.parent == call.id and s.tools and not call.tools), None)
 
 
 def _is_probe(call: Session, request: Request) -> bool:
-    """Was there a single call of a word or two without orders or tools, which some clients make to see whether they
-    may, and no more? What comes under the same id under orders is a conversation of its own."""
+    """Is the session a single short call without system prompt or tools, with which some clients check their access? A
+    request under the same id with a system prompt is then a conversation of its own."""
     is_bare = not (call.system or call.tools or call.imported)
     is_short = all(len(plain(e.message.text)) < PROBE_CHARS for e in call.head if not e.produced)
     return _is_stub(call) and is_bare and is_short and bool(system_text(request)) and not request.delta
 
 
 def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
-    """Was a side call of `session` answered, and does the user now speak to that answer? Then it was none.
+    """Was a side call of `session` answered, and does the user now reply to that answer? Then it was no side call.
 
-    A client that has the model write notes, and then sum up, says the second as little for its user as the first.
+    A client that has the model write notes, and later a summary, sends the second request without its user saying more
+    than in the first.
     """
     side = side_of(known, session)
     if side is None or not side.answered or len(side.head) < 2 or not user_replies_last(request.messages):
@@ -234,14 +238,16 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
 
 
 def _is_same_answer(shown: Message, answer: Message) -> bool:
-    """Is what is shown the answer, in its words, as a reference to what the upstream holds, or without its thoughts?"""
+    """Is the shown message this answer: in the same words, as a reference to what the upstream stores, or without its
+    reasoning?"""
     ids = {value for i in answer.items for value in i.ids}
     is_named = shown.print == answer.print or any(value in ids for i in shown.items for value in i.ids)
     return is_named or (shown.role == "assistant" and is_same_answer(answer.items, shown.items))
 
 
 def _is_same_but_a_part(before: str, after: str) -> bool:
-    """Clients take back what they put behind the text that was the last, and write times into others."""
+    """Are two texts equal but for an addition or a change in the middle? Clients remove what they had appended to their
+    last text, and write times into others."""
     same = before.startswith(after) or after.startswith(before) or mostly_equal(before, after)
     return bool(before and after) and same
 
@@ -250,7 +256,7 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    """Where the request belongs by its content alone; None where that may be another conversation's as well."""
+    """Link by content alone; None if another conversation fits as well."""
     found = _by_head_or_evidence(known, request, weak, now)
     if found is None or (found.session and not found.side and is_contested(known, found.session, request, weak)):
         return None
@@ -258,6 +264,7 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
 
 
 def _by_head_or_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+    """Link to the session whose head the request continues, else to the one that the evidence points to."""
     before = continued_session(known, request) or continued_reformatted(known, request)
     if before and are_examples_behind(known, before, request):
         return None
@@ -273,6 +280,7 @@ def _by_head_or_evidence(known: Known, request: Request, weak: Sequence[str], no
 
 
 def _by_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+    """Link by agent steps, by scored evidence, or by texts within texts."""
     if told := link_by_steps(known, request):
         return told
     session, is_sure = best_scored(known, request, weak)
@@ -283,7 +291,7 @@ def _by_evidence(known: Known, request: Request, weak: Sequence[str], now: float
 
 
 def _used(known: Known, request: Request, session: Session, *, goes_on: bool) -> Link:
-    """What is `session` to a request that holds some of its content, or goes on with its head?"""
+    """What is `session` to a request that holds some of its content? goes_on: the request continues its head"""
     if session.side and session.agent:
         parent = known.sessions.get(session.parent)
         if parent and session.agent == DELEGATED and is_taken_over(known, parent, request):

@@ -41,16 +41,16 @@ from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _WORDS = 6
-"""Two texts are versions of one answer only if they share so many words: of fewer, half may be the same by chance."""
+"""Two texts are versions of one answer only if they share this many words: of fewer, half may be equal by chance."""
 _REPEATED = 64
-"""So often an item counts that stands in a request again and again; beyond, it proves no more."""
+"""An item that a request repeats counts at most this often."""
 _ID_WEIGHT, _ANSWER_WEIGHT = 5.0, 3.0
-"""How much an id that the upstream minted counts for a session, and how much an answer."""
+"""Weight of an id minted by the upstream, and of an answer it produced, as evidence for a session."""
 _LEAST = 1.0
-"""How much has to count for a session at least: as much as one text that only its user said."""
+"""Least total weight that links to a session: that of one text which only its user said."""
 _SHORT_WEIGHT = 0.5
-"""How much an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation. A text
-of the user that is as short counts half: "Go on." is said in many."""
+"""Weight of an answer of a word or two: "OK." may be an example in a prompt, or stand in any conversation. A user text
+that is as short ("Go on.") counts half."""
 
 _FEW = 2
 """A summary and a question are so many texts."""
@@ -73,17 +73,18 @@ def continued_session(known: Known, request: Request) -> Session | None:
 
 
 def _is_bare_window(session: Session) -> bool:
-    """Does a head begin in the middle of a conversation, and say a word or two each time? Any other may come to it."""
+    """Does a head begin in the middle of a conversation and hold only very short messages? Any other conversation may
+    reach the same head."""
     said = spoken(e.message for e in session.head)
     return bool(said) and said[0].role == "assistant" and all(breadth(plain(m.text)) < PROBE_CHARS for m in said)
 
 
 def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
-    """Of sessions that the request continues equally well the likeliest: no side session, of the same person, with most
-    of the request's ids, under its system prompt, and of those the one seen last.
+    """The most likely of the sessions that the request continues equally well: not a side session, same person, most of
+    the request's ids, same system prompt, and of those the one seen last.
 
-    None where the best do not hold the same messages: what the request shows no more of may be several people's, since
-    some apps name all of them alike.
+    None if the best ones do not hold the same messages: what the request no longer shows may belong to several people,
+    since some apps give all of them one name.
     """
     if len(sessions) == 1:
         return sessions[0]
@@ -95,9 +96,10 @@ def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> S
 
 
 def continued_reformatted(known: Known, request: Request) -> Session | None:
-    """The session that was asked just what this request begins with, and whose answer follows in another dress.
+    """The session that was asked exactly what this request begins with, and whose answer follows in another format.
 
-    Under its system prompt: a title that was asked for with the user's words may be a line of the real answer.
+    The system prompt must be the session's: a title that was requested with the user's words may be a line of the real
+    answer.
     """
     found = chains(request.messages)
     asked = {chain: at for at, chain in enumerate(found[:-1]) if request.messages[at + 1].role == "assistant"}
@@ -113,10 +115,11 @@ def continued_reformatted(known: Known, request: Request) -> Session | None:
 
 
 def sole_session_asked(known: Known, request: Request) -> Session | None:
-    """The only session that was asked just what the request shows before its last answer, however that reads, and where
-    a user says something new behind it: its client keeps a version of its own of each answer.
+    """The only session that was asked exactly what precedes the last answer shown, whatever that answer says, if a user
+    says something new after it: its client keeps its own version of each answer.
 
-    Of two that begin with the same words the answers decide. Many may ask one question, and get other answers.
+    If the request holds only one question, the answer must be a version of the session's, since many people may ask the
+    same.
     """
     at = _last_asked(request)
     if at is None:
@@ -134,16 +137,16 @@ def sole_session_asked(known: Known, request: Request) -> Session | None:
 
 
 def _was_asked_elsewhere(known: Known, request: Request, at: int, session: Session) -> bool:
-    """Was another session ever asked the same at this place, and went on since? Its user may be back there, with other
-    words for what came then, or for another answer."""
+    """Was another session ever asked the same at this place, and has it moved on? Its user may have gone back there,
+    with other words for what followed, or to get another answer."""
     key = place_key(chains(request.messages)[at])
     others = (s for s in known.sessions.values() if s.id != session.id and not s.side)
     return any(key in s.keys for s in others)
 
 
 def _last_asked(request: Request) -> int | None:
-    """Index of the message that was answered last, where nobody but a user speaks behind the answer; the beginning of
-    the next one may follow."""
+    """Index of the message that was answered last, if only a user speaks after that answer (the beginning of the next
+    answer may follow); else None."""
     said = [at for at, m in enumerate(request.messages) if m.role not in SYSTEM]
     roles = [request.messages[at].role for at in said]
     while roles and roles[-1] == "assistant":
@@ -160,8 +163,8 @@ def _last_asked(request: Request) -> int | None:
 
 
 def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
-    """Sessions that were asked the same, but for what their client had put beside the last text, and that got an answer
-    which ends like the one that is shown."""
+    """Sessions that were asked the same, apart from what their client had added to the last text, and that got the
+    answer that is shown or a version of it."""
     text = plain(request.messages[at].text)
     now = [m.print for m in spoken(request.messages[:at]) if m.print]
     shown = _answer_behind(request, at)
@@ -180,15 +183,15 @@ def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
 
 
 def _is_version(made: Iterable[Item], shown: Iterable[Item]) -> bool:
-    """Is the answer that is shown a version of the one that was made: is half of it the end of that, or are half of its
-    words in that?"""
+    """Is the shown answer a version of the one that was produced: is half of it the end of the original, or are half of
+    its words in it?"""
     a, b = ("\n".join([plain(i.text) for i in items if i.kind == "text"]) for items in (made, shown))
     words, found = (set(_WORD.findall(text.lower())) for text in (a, b))
     return 2 * shared_front(a[::-1], b[::-1]) >= len(b) > 0 or 2 * len(words & found) >= len(found) >= _WORDS
 
 
 def _answer_behind(request: Request, at: int) -> list[Item]:
-    """The items of the answer that the request shows right behind message `at`."""
+    """The items of the answer that the request shows right after message `at`."""
     return list(items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])))
 
 
@@ -198,15 +201,17 @@ def _answer_of(session: Session) -> list[Item]:
 
 
 def _is_twin(known: Known, session: Session) -> bool:
-    """A first request that still waits for its answer: the same words again are another conversation, not a retry."""
+    """Does this first request still wait for its answer? Then the same words again begin another conversation; they are
+    no retry."""
     return known.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
 
 
 def best_scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
-    """The session that most speaks for, and whether that is sure.
+    """The session with the most evidence, and whether that is certain.
 
-    It is sure where more than one text of a user speaks for the session. (None, True): it may be several people's, so
-    it must not be guessed. What a side call holds counts for its conversation, unless a sub-agent made it."""
+    It is certain if more than one user text is evidence for the session. (None, True): it may be several people's, so
+    it must not be guessed. What a side call holds counts for its conversation, unless a sub-agent made the call.
+    """
     points = _points(known, request)
     alive = [known.sessions[sid] for sid in points]
     session = _most_likely(known, alive, points, request, weak)
@@ -226,7 +231,7 @@ def best_scored(known: Known, request: Request, weak: Collection[str]) -> tuple[
 
 
 def _points(known: Known, request: Request) -> dict[str, float]:
-    """Session id -> how much speaks for the session: ids, answers that it got, texts that only its user said."""
+    """Session id -> total evidence for it: ids, answers that it got, texts that only its user said."""
     answered, asked = defaultdict[str, float](float), defaultdict[str, float](float)
     texts, times = defaultdict[str, set[bytes]](set), Counter[bytes]()
     numbers = numbers_of(request.messages)
@@ -259,21 +264,22 @@ def _points(known: Known, request: Request) -> dict[str, float]:
 
 
 def _is_beside(session: Session) -> bool:
-    """Is it a side call's, no agent's? What that got counts for its conversation only where no other got the same, nor
-    a side call of which it is not known whose it is."""
+    """Is it a side session that belongs to no sub-agent? What such a session got counts for its conversation only if no
+    other session got the same, and no side call whose conversation is unknown."""
     return session.side and not session.agent
 
 
 def _is_its_users(known: Known, session: Session, i: Item, *, is_short: bool) -> bool:
-    """Is a text, said by the user of one session alone, told of no other? With a short one others may begin."""
+    """Does a text, said only by the user of this session, stand in no other session's texts? A short text must not open
+    any other conversation."""
     return not is_greeting(known, [i]) if is_short else is_own(known, session, plain(i.text))
 
 
 def _most_likely(
     known: Known, alive: Iterable[Session], points: Mapping[str, float], request: Request, weak: Collection[str]
 ) -> Session | None:
-    """The session that ends in what the request shows, and of several the one with most points; of equal ones that
-    which began like the request. None where less than _LEAST speaks for each of them."""
+    """The session that ends in what the request shows; of several the one with the most points; of equal ones the one
+    that began like the request. None if each has less than _LEAST."""
     prints = {i.print for i in items_of(request.messages)}
     shown, asked = shown_and_asked(request)
 
@@ -285,20 +291,20 @@ def _most_likely(
 
 
 def _theirs(known: Known, request: Request, holders: Collection[str]) -> Collection[str]:
-    """`holders` without the sessions of other people, where clients name people."""
+    """`holders` without the sessions of other people, if the client names people."""
     if not request.person:
         return holders
     return [sid for sid in holders if not is_other_persons_session(known.sessions[sid], request)]
 
 
 def _is_asked_again(known: Known, session: Session, request: Request, asked: set[bytes]) -> bool:
-    """Nothing that the session's model said stands in the request: do the texts of its user alone make it the
-    session's?
+    """Do texts of the session's user alone prove that the request is the session's, though it shows nothing of its
+    model?
 
-    One text may be asked by many: it counts only where it still waits for an answer and does not stand alone, or the
-    request begins like the session. Two texts count: their client keeps what its user said. None count under another
-    system prompt. Where some was lost, a summary and a question that may be told of others, too, do not count, unless
-    its model wrote it.
+    Many people may ask one text: it counts only if it still waits for an answer and does not stand alone, or if the
+    request begins like the session. Two texts count, since some clients keep only what their user said. None counts
+    under another system prompt. If the session lost something, a summary and a question that may also be about other
+    sessions do not count, unless its own model wrote the summary.
 
     asked: fingerprints of texts in the request that only this session's user said
     """
@@ -320,23 +326,24 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
 
 
 def _is_made_for(known: Known, session: Session, text: str, request: Request) -> bool:
-    """Did the model of this session alone write a text?"""
+    """Did the model of this session, and of no other, write the text?"""
     made = known.said.get(session.id, {}).get(text) in ("assistant", "side")
     return made and len(text) >= SUMMARY_CHARS and is_own(known, session, text, of=request)
 
 
 def _parted(asked: set[bytes], messages: Iterable[Message]) -> set[frozenset[bytes]]:
-    """For each message that holds some of the texts `asked`: which. Equal sets count once."""
+    """The subsets of `asked` that share a message, each once."""
     return {frozenset(held) for m in messages if (held := asked.intersection(i.print for i in m.items))}
 
 
 def _is_all_of(message: Message, asked: Collection[bytes]) -> bool:
-    """Beside a document a question may be another one."""
+    """Does the message hold nothing but the texts `asked`? With a document beside it, the question may be another
+    one."""
     return all(i.print in asked for i in message.items if not is_empty(i))
 
 
 def _begins_like(known: Known, session: Session, request: Request) -> bool:
-    """Is all but the last message of a request what the session's head begins with, and none other's ever did?"""
+    """Is the request without its last message the beginning of the session's head, and of no other session's?"""
     said = spoken(request.messages)[:-1]
     if all(i.print in session.opening for m in said for i in m.items):
         return False  # many chats open so: a greeting, examples

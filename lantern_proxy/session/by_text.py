@@ -1,7 +1,7 @@
-"""Texts within texts: how is a session related to a request whose texts contain some of its own?
+"""Linking by text within text: how is a session related to a request whose texts contain some of its own?
 
-No item of such a request was seen before. Its client writes the history into one text, or step by step, puts a summary
-or the last answer in front, or uses what was said for something else: a side call, an agent's task.
+No item of such a request was seen before. Its client writes the history into one text, or step by step; it puts a
+summary or the last answer in front; or it uses what was said for something else: a side call, an agent's task.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,15 +45,15 @@ from lantern_proxy.session.transcript_use import is_own, use_of_transcript
 from lantern_proxy.turn import SYSTEM, Request, plain
 
 _QUOTED_CHARS = 8
-"""Only texts of so many characters prove that a session is quoted: shorter ones stand in many others."""
+"""Only texts of at least this length prove that a session is quoted: shorter ones stand in many others."""
 _AT_ONCE_S = 15 * 60.0
-"""A client that had a summary made goes on with it within so many seconds. Later, a text with the session's last answer
-is rather one that people pass on."""
+"""A client that requested a summary continues with it within this time. Later, a text with the session's last answer is
+more likely one that people pass on."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A request whose texts are looked through for those of sessions; made ready when first asked for."""
+    """A request whose texts are searched for those of sessions. Each form is computed when first needed."""
 
     request: Request
 
@@ -67,17 +67,17 @@ class _Read:
 
     @cached_property
     def orders(self) -> str:
-        """The system prompt. Where a user gave the same orders elsewhere, it quotes nothing of that."""
+        """The system prompt. A user may have used the same one elsewhere, so it is no quotation."""
         return system_text(self.request)
 
     @cached_property
     def first(self) -> str | Haystack:
-        """The first message in which somebody speaks, without system prompts."""
+        """The first message that is no system prompt."""
         return haystack_of(plain(spoken(self.request.messages)[0].text))
 
 
 def link_by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    """No item of the request was seen before: texts within texts, then words."""
+    """Link a request none of whose items was seen before: by texts within its texts, then by words."""
     texts = searchable([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
     alike = [known.sessions[sid] for sid in sessions_quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
     candidates = [session for session in alike if session.api == request.api and not session.side]
@@ -106,8 +106,9 @@ def link_by_text(known: Known, request: Request, weak: Sequence[str], now: float
 def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Link | None:
     """What is `session` to a request that holds texts which begin like some of its own? None: nothing.
 
-    The first that holds, from the most of a session that a text can be to the least: its history, its summary or lines
-    alone, a summary beside other things, its last answer, what was pasted, a prompt of its model's.
+    The first match counts, from the largest part of a session that a text can hold to the smallest: its whole history,
+    only its summary or lines, a summary beside other things, its last answer, pasted texts, a prompt that its model
+    wrote.
     """
     request, said = read.request, known.said.get(session.id, {})
     at_once = now - session.last_seen_at < _AT_ONCE_S
@@ -137,7 +138,8 @@ def _is_bare(session: Session) -> bool:
 
 
 def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once: bool) -> bool:
-    """Is something else made of what was said: is it pasted, or does the request wish for a summary, or for less of it?
+    """Is what was said used for something else: is it pasted, or does the request ask for a summary of it, or for a
+    shorter version?
 
     said: canonical text -> who said it in the session
     """
@@ -154,12 +156,12 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
 
 
 def _quotes_own(known: Known, session: Session, whole: str | Haystack, *, but: str = "") -> bool:
-    """Does a text hold something that was said in this session only?"""
+    """Does a text, apart from `but`, hold something that was said in this session only?"""
     return any(_quoted_own(known, session, whole, but=but))
 
 
 def _quoted_own(known: Known, session: Session, whole: str | Haystack, *, but: str) -> Iterator[str]:
-    """What a text holds, `but` for one, that was said in this session only."""
+    """The texts in `whole`, apart from `but`, that were said in this session only."""
     said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
     return (text for text in said if text != but and is_said_once(known, text))
 
@@ -167,8 +169,8 @@ def _quoted_own(known: Known, session: Session, whole: str | Haystack, *, but: s
 def _quoted_of(
     known: Known, session: Session, others: Sequence[Session], whole: str | Haystack, *, but: str
 ) -> Session:
-    """The one of which a text quotes what seems to be `session`'s: what its user asked may be no more than the
-    beginning of what another did."""
+    """The session that is quoted: `session`, or another one whose texts in `whole` contain all that seems to be
+    `session`'s. What the one user asked may be only the beginning of what the other did."""
     own = [*_quoted_own(known, session, whole, but=but)]
     for other in others:
         said = known.said.get(other.id, ()) if other is not session else ()
@@ -180,8 +182,8 @@ def _quoted_of(
 
 
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
-    """Did no other session get the texts of the last answer, or lines of them that stand alone, or say them? A bot may
-    say them to all."""
+    """Are the texts of the last answer, or those of its lines that stand alone, known from no other session? A bot may
+    say the same to everybody."""
     if not all(is_own(known, session, text, of=request) for text in answer_in(session, non_assistant_text(request))):
         return False
     return _are_own(known, session, lines_in(session.head[-1].message, session, request))
@@ -194,8 +196,8 @@ def _are_own(known: Known, session: Session, lines: Sequence[str]) -> bool:
 
 
 def _is_noted(known: Known, session: Session, request: Request) -> bool:
-    """Does a request under the session's orders, with its tools, hold what a side call has said line by line after all
-    that was said in the session? Its client puts it into notes, in the place of what they stand for."""
+    """Does a request with the session's system prompt and tools hold, line by line, what a side call answered after the
+    session's last turn? Its client puts that into notes, in place of the messages that they stand for."""
     side = side_of(known, session)
     if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
         return False
@@ -206,9 +208,9 @@ def _is_noted(known: Known, session: Session, request: Request) -> bool:
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
-    """Were the session's tools taken away for a text with its summary, or other orders given?
+    """Were the session's tools removed, or its system prompt changed, for a text with its summary?
 
-    told: its summaries that stand in the request
+    told: summaries of the session that stand in the request
     """
     if session.tools and not request.tools:
         return True
@@ -220,8 +222,8 @@ def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bo
 
 
 def link_by_steps(known: Known, request: Request) -> Link | None:
-    """The session whose last answers, field by field, stand in a request in which only the user speaks: of several the
-    one with most of them. Where two are as like, it is none's: they may be runs of one task."""
+    """Link a request in which only the user speaks to the session whose last answers it holds, field by field: to the
+    one with most of them. None if two are equal, since they may be runs of one task."""
     if any(m.role not in (*SYSTEM, "user") for m in request.messages):
         return None
     candidates = [known.sessions[sid] for sid in sessions_quoted(known, searchable(texts_of(request)))[:CANDIDATES]]
@@ -236,25 +238,28 @@ def link_by_steps(known: Known, request: Request) -> Link | None:
 
 
 def _is_about(session: Session, count: int, request: Request) -> bool:
-    """May a request with so many answers of a session be a side call of it? Who quotes a few of them asks for something
-    else, unless the task of the session stands there, too."""
+    """May a request with this many answers of a session be a side call of it? Whoever quotes a few of them asks for
+    something else, unless the session's task stands there, too."""
     return 2 * count >= sum(e.produced for e in session.head) or shows_task(session, request)
 
 
 def is_step(known: Known, session: Session, request: Request) -> bool:
+    """Is the request the session's next step, or its last one again?"""
     said = known.said.get(session.id, {}).items()
     told = shows_steps(session, request) and count_steps(known, session, request) > 0
     return told or is_repeated_step(session, request, said)
 
 
 def count_steps(known: Known, session: Session, request: Request) -> int:
+    """How many of the session's last answers stand in the request, field by field."""
     return count_steps_in(session.head, request, known.said.get(session.id, {}).items())
 
 
 def _last_answered(known: Known, request: Request, now: float) -> Session | None:
-    """The only session that got the answer with which the request begins, just now, when no more is left of it.
+    """The only session that just got the answer with which the request begins, if nothing else of it is left.
 
-    A word or two: a window may leave no more. Under the same system prompt and tools nobody begins a chat with that.
+    The answer may be a word or two, since a window may leave no more. Nobody begins a chat with an answer under the
+    same system prompt and tools.
     """
     said = spoken(request.messages)
     if len(said) != 2:

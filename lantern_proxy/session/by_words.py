@@ -18,23 +18,24 @@ from lantern_proxy.turn import Request, plain
 RECENT_S = 6 * 3600.0
 """How long a session stays a candidate when only words speak for it."""
 _CLAIMED_CHARS = 20_000
-"""Characters of a claimed history that are looked at."""
+"""Most characters of a claimed history that are examined."""
 _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 3.0
 """A claimed history belongs to a session that has _MIN_SHARE of its terms, _MIN_TERMS of them that not all candidates
 have, and _CLEARLY times as many of these as the runner-up."""
 
 _MARK, _MARK_CHARS = re.compile(r"\d|[^\W\d_].*[/_.@]|[A-Z\u00c0-\u00de]"), 3
-"""A word that names one thing: "48213377", "notes.txt", "Rosa"."""
+"""A word that names one thing ("48213377", "notes.txt", "Rosa"), and its least length."""
 _NUMBERED = re.compile(r"(?<![A-Za-z])[A-Za-z]*+[0-9][A-Za-z0-9]+")
-"""A number, or what is called by one, where no white space parts it from other letters."""
+"""A number, or a name made of letters and a number, also where no white space separates it from other letters."""
 _MARKS, _MIN_MARKS, _MANY_MARKS = 64, 2, 8
-"""Most words that name one thing and are looked for; how many of them a claimed history has to share with its session;
-and of how many that one session alone named it is clear whose they are."""
+"""Most naming words that are compared; how many of them a claimed history must share with its session; and how many
+that only one session named make it certain."""
 _LINE_NAME = re.compile(r"^[^\w\n]*(\w[^\n:]{0,30}):\s", re.M)
 
 
 def session_by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
-    """A text stands where the history should be: the session in whose words it speaks, when one does so clearly."""
+    """The session whose words a text uses that stands in place of the history; None unless one session clearly fits
+    best."""
     claimed = _claimed(known, request)[:_CLAIMED_CHARS]
     if len(terms(claimed)) < 2 * _MIN_TERMS:
         return None
@@ -57,8 +58,8 @@ def session_by_words(known: Known, request: Request, weak: Sequence[str], now: f
 
 
 def begins_anew(known: Known, sessions: Sequence[Session], request: Request) -> bool:
-    """Is the only text of a request, in which none of `sessions` is shown, no summary of one of them? Then it does not
-    call itself one, holds nothing that was said in them, and has other names."""
+    """Is the only text of a request that shows none of `sessions` no summary of one of them either? It must not call
+    itself a summary, hold anything said in them, or name the same things."""
     said = spoken(request.messages)
     text = plain(said[0].text) if len(said) == 1 and said[0].role == "user" else ""
     if not text or request.delta or SUMMED_UP.search(text[:MARKER_CHARS]):
@@ -71,7 +72,8 @@ def begins_anew(known: Known, sessions: Sequence[Session], request: Request) -> 
 
 
 def spoken_of(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
-    """The first of `sessions` whose summary a request holds, or that it names alone, where it shows none of them."""
+    """The first of `sessions` whose summary a request holds, or whose names it uses alone; for requests that show no
+    message of them."""
     text = "\n".join(texts_of(request, system=True))
     whole = haystack_of(text)
     for s in sessions:
@@ -82,7 +84,7 @@ def spoken_of(known: Known, sessions: Sequence[Session], request: Request) -> Se
 
 
 def is_told_of_several(known: Known, session: Session, request: Request, text: str) -> bool:
-    """May a text be told of another conversation seen lately as well: does one name all things that the text names?"""
+    """May a text also be about another recent conversation: does one name everything that the text names?"""
     now = next(reversed(known.sessions.values())).last_seen_at
     others = (s for s in _candidates(known, request, (), now) if not _same_talk(session, s))
     marks = _marks_in(text)
@@ -90,10 +92,10 @@ def is_told_of_several(known: Known, session: Session, request: Request, text: s
 
 
 def _names_what_it_named(known: Known, session: Session, others: Sequence[Session], claimed: str) -> bool:
-    """Does a claimed history name things that only this session named: numbers, people, paths?
+    """Does a claimed history name things (numbers, people, paths) that only this session named?
 
-    All who talk about one subject do so in the same words, and all name the product. A summary names little that was
-    not in the conversation; documents and notes do.
+    Everybody who talks about one subject uses the same words and names the same product. A summary names little that
+    was not in the conversation; documents and notes do.
     """
     marks = _marks_in(claimed)
     apart = (other for other in others if not _same_talk(session, other))
@@ -105,8 +107,8 @@ def _names_what_it_named(known: Known, session: Session, others: Sequence[Sessio
 
 
 def _named_all(known: Known, session: Session, others: Iterable[Session], claimed: str) -> bool:
-    """Does a claimed history name many things, and did this session name all of them, and none of the others half? Of
-    two who speak of one subject in the same words, that tells whose it is."""
+    """Does a claimed history name many things, all of them known to this session and fewer than half to the others?
+    That decides between two sessions about one subject in the same words."""
     theirs = "\n".join([text_with_names(known, other.id) for other in others])
     marks, named = _marks_in(claimed), text_with_names(known, session.id)
     telling = sum(mark not in theirs for mark in marks)
@@ -114,14 +116,15 @@ def _named_all(known: Known, session: Session, others: Iterable[Session], claime
 
 
 def _marks_in(text: str) -> list[str]:
-    """Words of a text that name one thing, the first ones."""
+    """The first words of a text that each name one thing."""
     terms_of = (word for term in specifics(text) for word in term.split())
     words = dict.fromkeys([*terms_of, *_NUMBERED.findall(text)])
     return [word for word in words if len(word) >= _MARK_CHARS and _MARK.search(word)][:_MARKS]
 
 
 def _candidates(known: Known, request: Request, weak: Sequence[str], now: float) -> Sequence[Session]:
-    """Conversations seen last, under the request's system prompt or none; those that a weak id names, if there are."""
+    """Recent conversations with the request's system prompt, or with none; only those that a weak id names, if there
+    are any."""
     recent = (s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side)
     talks = (s for s in recent if s.api == request.api and s.turn > 1)
     fit = [s for s in talks if (not s.system or shows_system_of(s, request)) and not is_other_person(s, request)]
@@ -129,9 +132,9 @@ def _candidates(known: Known, request: Request, weak: Sequence[str], now: float)
 
 
 def _claimed(known: Known, request: Request) -> str:
-    """The text that stands for a history: the one long text before the last, a summary behind a known system prompt, or
-    a single text that says so in a client's words. Empty: this is a new conversation, or one that we never saw begin.
-    """
+    """The text that stands for a history: the only long text before the last one, a summary appended to a known system
+    prompt, or a single text that a client marks as a summary. Empty if this is a new conversation, or one whose
+    beginning was never seen."""
     if any(i.kind == "call" for i in items_of(request.messages)):
         return ""
     texts = [t for t in texts_of(request) if t]
@@ -145,14 +148,14 @@ def _claimed(known: Known, request: Request) -> str:
 
 
 def _is_transcript(request: Request) -> bool:
-    """Do two speak in turn in a text? Then it says nothing of a conversation, it shows one."""
+    """Do two speakers alternate in the text? Then it shows a conversation and is no summary of one."""
     names = Counter(_LINE_NAME.findall("\n".join([m.text for m in spoken(request.messages)])[:_CLAIMED_CHARS]))
     return sum(count > 1 for count in names.values()) > 1
 
 
 def _added(known: Known, system: str) -> str:
-    """What stands behind a system prompt that was seen before, when it says that it sums something up. Documents, notes
-    and what a program remembers of its user stand there, too, and speak in the words of those who said it."""
+    """What follows a known system prompt, if it says that it is a summary. Documents, notes and a program's memory of
+    its user stand there, too, in the words of those who said them."""
     others = dict.fromkeys(s.system for s in reversed(known.sessions.values()))
     if system in others:
         return ""
@@ -163,10 +166,11 @@ def _added(known: Known, system: str) -> str:
 
 
 def _is_preamble(known: Known, session: Session, request: Request, claimed: str) -> bool:
-    """Does its client begin conversations like this: with as many texts, or with such a one while nothing was lost and
-    it has no words for a summary behind what they share, or while it does not call itself one and others hold it, too?
+    """Does its client begin conversations like this? It does if they begin with as many texts; if nothing was lost and
+    no summary marker follows what the texts share; or if the text is not marked as a summary and other sessions hold
+    it, too.
 
-    Documents for a question, the state of a working directory, a greeting with a name.
+    Examples: documents for a question, the state of a working directory, a greeting with a name.
     """
     begins = claimed[:PROBE_CHARS]
     front = max((shared_front(claimed, text) for text in known.said.get(session.id, ())), default=0)
@@ -178,7 +182,7 @@ def _is_preamble(known: Known, session: Session, request: Request, claimed: str)
 
 
 def _is_quoted(known: Known, text: str) -> bool:
-    """Was this very text said in a known session? Many may begin with it, and people show old answers to a model."""
+    """Was exactly this text said in a known session? Many may begin with it, and people show old answers to a model."""
     return any(text in known.said.get(sid, ()) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
 
 

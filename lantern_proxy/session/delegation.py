@@ -1,4 +1,4 @@
-"""Text that a session's model wrote for others: tasks for agents, and what its user starts or continues elsewhere."""
+"""Text that a session's model wrote for others: tasks for sub-agents, and what its user continues elsewhere."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -16,8 +16,7 @@ from lantern_proxy.turn import Request, plain
 def is_delegated(known: Known, session: Session, request: Request) -> bool:
     """Is the first user text of this request a string that the session's model passed to a tool?
 
-    With more said by the user behind it, under the system prompt of the session, it is a summary: nobody speaks to a
-    sub-agent.
+    If the user says more after it, under the session's system prompt, it is a summary: nobody speaks to a sub-agent.
     """
     texts = (plain(i.text) for i in items_of(request.messages) if i.role == "user" and i.kind == "text")
     said = [text for text in texts if text]  # a reminder may stand in front
@@ -31,10 +30,11 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
 
 
 def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Literal["", "parent", "own"]) -> bool:
-    """Is a request whose first text the model of `parent` passed to a tool a conversation of its own, no task?
+    """Is a request whose first text the model of `parent` passed to a tool a conversation of its own, and no
+    sub-agent's task?
 
     People pass on a plan or notes with words around them, under the system prompt and tools with which those were
-    written, and speak to what comes of it. To a sub-agent nobody speaks but its client, whose model waits for it.
+    written, and reply to the answer. A sub-agent is addressed only by its client, whose model waits for it.
     """
     shows_form = request.tools == parent.tools and shows_system_of(parent, request)
     asked = [plain(m.text) for m in spoken(request.messages) if is_user_message(m)]
@@ -49,9 +49,9 @@ def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Lite
 
 
 def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
-    """Does a user go on in a thread that the model of `parent` opened, where it would go on with it itself?
+    """Does a user continue a thread that the model of `parent` opened, where the model would continue it itself?
 
-    What is said there by another agent was passed to a tool, too.
+    What another agent says there was passed to a tool, too.
     """
     if request.tools != parent.tools or not shows_system_of(parent, request) or not user_replies_last(request.messages):
         return False
@@ -63,11 +63,12 @@ def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
 
 
 def _is_among(said: str, passed: Iterable[str]) -> bool:
+    """Does a text contain one of those passed to tools, or the other way round?"""
     return any(said in argument or argument in said for argument in passed)
 
 
 def _waits_for(session: Session, asked: str) -> bool:
-    """Did the session's last answer pass this to a tool, and is there no result yet?"""
+    """Did the session's last answer pass this text to a tool whose result is still missing?"""
     calls = (call for e in session.head[len(before_answer(session)) :] for call in e.message.calls)
     passed = (plain(text) for call in calls for text in strings_of(call.text))
     return _is_among(asked, (text for text in passed if len(text) >= PROBE_CHARS))

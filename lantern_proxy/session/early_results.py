@@ -17,16 +17,16 @@ from lantern_proxy.session.side_calls import held_share, holds_answer
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
 
 _MOST_LABEL = 60
-"""Most characters of what stands in front of a message in a text with a whole history."""
+"""Most characters of the label in front of a message, in a text that holds a whole history."""
 _LOOKED_AT, _ALL_THERE = 12, 3
-"""Messages of the session, the last ones, that are looked for in a text with a whole history; and of their texts the
-last that must stand there."""
+"""How many of the session's last messages are looked for in such a text; and how many of their last texts must all
+stand there."""
 _CLOSES = re.compile(r"\n\s*</[\w:-]{1,40}>")
-"""The end of such a history."""
+"""The tag that ends such a history."""
 
 
 def results_in(known: Known, session: Session, request: Request, *, named: bool) -> tuple[Message, ...]:
-    """What the calls of the session's last answer gave, in a side call of it. named: an id led to the session"""
+    """The results of the session's last calls, as a side call of it shows them. named: an id led to the session"""
     before = before_answer(session)
     calls = [i for e in session.head[len(before) :] for i in e.message.calls]
     if not calls:
@@ -43,14 +43,15 @@ def results_in(known: Known, session: Session, request: Request, *, named: bool)
 
 
 def _is_ones(known: Known, said: Sequence[Item]) -> bool:
-    """Was some of it, more than a word or two, said in one conversation alone?"""
+    """Was one of these items, longer than a word or two, said in one conversation only?"""
     texts = (plain(i.text) for i in said)
     return any(breadth(text) >= PROBE_CHARS and is_said_once(known, text) for text in texts)
 
 
 def _of_calls(request: Request, calls: Sequence[Item], *, is_own: bool) -> Iterator[Message]:
-    """Message by message. A call that its model only numbers proves nothing, unless the request is the session's own by
-    other evidence: somebody else's may have that number. So may calls before it."""
+    """The results as messages. A call id that is only a number proves nothing, since another session's call may have
+    it, unless the request is known to be the session's (is_own). Results of earlier calls with that number do not count
+    either."""
     called = {value for i in calls for value in i.ids if is_own or is_random(value)}
     behind = takewhile(lambda m: all(i.print != calls[0].print for i in m.items), reversed(request.messages))
     for m in reversed([*behind]):
@@ -60,8 +61,8 @@ def _of_calls(request: Request, calls: Sequence[Item], *, is_own: bool) -> Itera
 
 
 def _in_text(text: str, said: Sequence[Item], calls: Sequence[Item]) -> tuple[Message, ...]:
-    """At the end of a history in one text: as many as there were calls, behind what the session held last and the names
-    of what was called, each behind what stands in front of a result that is known. Empty where it is not so.
+    """The results at the end of a history in one text. There must be as many as calls, after the last known text and
+    the names of the called tools, each behind the label that known results have. Empty otherwise.
 
     said: texts and results that the session held, the last one first
     """
@@ -85,8 +86,8 @@ def _in_text(text: str, said: Sequence[Item], calls: Sequence[Item]) -> tuple[Me
 
 
 def _label(text: str, said: Item) -> str:
-    """What stands in front of the last place of something that was said, from the beginning of its line; "" where it
-    stands nowhere at the end of a line."""
+    """What precedes the last occurrence of a known text, from the beginning of its line; "" if the text does not occur
+    at the end of a line."""
     whole = said.text.strip()
     at = text.rfind(whole)
     found = text[text.rfind("\n", 0, max(0, at)) + 1 : at] if at >= 0 else ""

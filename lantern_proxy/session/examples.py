@@ -17,13 +17,14 @@ Exchange = tuple[bytes, bytes]
 
 
 def are_examples(known: Known, session: Session, request: Request) -> bool:
-    """Are the exchanges that a request shows picked ones, though `session` had some of them?"""
+    """Did a client pick the exchanges that the request shows, though `session` had some of them?"""
     shown = [each for each in _exchanges(request.messages) if each[1] in known.by_answer]
     return len(shown) > 1 and (_are_shuffled(session, shown) or _are_of_others(known, session, shown))
 
 
 def are_examples_behind(known: Known, session: Session, request: Request) -> bool:
-    """Does a request that begins as `session` go on with as many exchanges of others, who never showed its own?"""
+    """Does a request that begins as `session` continue with as many exchanges of other sessions, which never showed its
+    own?"""
     if len(request.messages) < len(session.head) + 3:  # an exchange and a question; most requests have less
         return False
     own = _had(session)
@@ -38,7 +39,7 @@ def are_examples_behind(known: Known, session: Session, request: Request) -> boo
 
 
 def _mains(known: Known, answer: bytes) -> Set[str]:
-    """The conversations that got an answer and are known still."""
+    """The conversations in memory that got an answer."""
     return known.sessions.keys() & {main_of(known.sessions[sid]) for sid in known.by_answer.get(answer, ())}
 
 
@@ -53,8 +54,8 @@ def _exchanges(messages: Iterable[Message]) -> list[Exchange]:
 
 
 def _are_shuffled(session: Session, shown: list[Exchange]) -> bool:
-    """Do exchanges come in another order than that in which the session has them, and is the last not that one's? Some
-    clients put what is like the question in front of what was said last."""
+    """Do the exchanges come in another order than in the session, and is the last one not the session's last? Some
+    clients put exchanges similar to the question in front of the latest ones."""
     held = _exchanges(e.message for e in session.head)
     if held and shown[-1] == held[-1]:
         return False
@@ -64,7 +65,7 @@ def _are_shuffled(session: Session, shown: list[Exchange]) -> bool:
 
 
 def _are_of_others(known: Known, session: Session, shown: list[Exchange]) -> bool:
-    """Are there, in front of the session's last answer, no fewer that others got and that it never showed?"""
+    """Do at least as many exchanges that only other sessions had stand in front of the session's last answer?"""
     held = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     main = main_of(session)
     got = [{main_of(known.sessions[sid]) for sid in known.by_answer[answer]} for _, answer in shown]

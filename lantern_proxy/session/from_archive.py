@@ -13,13 +13,13 @@ from lantern_proxy.turn import SYSTEM, Filed, Head, Item, Request, message
 
 
 def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: Iterable[str] = ()) -> Session:
-    """Remember a session as the archive has it. `row` names it; what its messages tell is filled in here.
+    """Load a session as the archive has it, and index it. `row` names it; the rest is derived from its messages.
 
     ids: what the upstream called its answers, and other names of the session
 
-    Which messages its upstream produced and which opened it is told by when they were filed: those of one request, or
-    of one answer, at one time; of an import each at its own, so that what an assistant said counts as produced there,
-    and what came before that as opening.
+    The times of filing tell which messages the upstream produced and which opened the session: those of one request, or
+    of one answer, were filed at one time. Imported messages have a time each, so there every assistant message counts
+    as produced, and what preceded the first one as the opening.
     """
     names = frozenset(ids) - {row.id, row.family}
     groups = _at_once(filed)
@@ -37,7 +37,7 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
 
 
 def _with_all(row: Session, filed: Sequence[Filed], entries: Mapping[str, Entry], head: Head) -> Session:
-    """The session with all that it ever held as its head."""
+    """The session with everything it ever held as its head."""
     ordered = sorted(filed, key=lambda f: f.position)
     request = Request(api=row.api, model="", messages=tuple(f.message for f in ordered))
     held = tuple(entries.values())
@@ -53,7 +53,7 @@ def _with_all(row: Session, filed: Sequence[Filed], entries: Mapping[str, Entry]
 
 
 def _with_head(whole: Session, entries: Mapping[str, Entry], head: Head) -> Session:
-    """The session with what its client shows of it."""
+    """The session with the head that its client shows."""
     altered = head.altered or {}
     shown = tuple(_as_shown(entries[key], altered.get(key)) for key in head.keys if key in entries)
     answered = bool(shown and shown[-1].produced)
@@ -66,7 +66,7 @@ def _with_head(whole: Session, entries: Mapping[str, Entry], head: Head) -> Sess
 
 
 def _opening(groups: Iterable[Sequence[Filed]], head: Head) -> frozenset[bytes]:
-    """Fingerprints of what was said before the first answer, as it was filed and as its client shows it."""
+    """Fingerprints of what was said before the first answer, as filed and as its client shows it."""
     opened = list(chain.from_iterable(takewhile(lambda some: not _is_answer(some), groups)))
     altered = head.altered or {}
     as_filed = {i.print for i in items_of(f.message for f in opened)}
@@ -74,10 +74,13 @@ def _opening(groups: Iterable[Sequence[Filed]], head: Head) -> frozenset[bytes]:
 
 
 def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
-    """What was filed of each request and of each answer, in order of position. Requests hardly ever end in an answer,
-    but for those that have something made of what was said, side calls above all: what was filed at once and does so is
-    one where an answer came next. Otherwise it was imported, as what has no time was. There each is by itself. A
-    request may seem to end in a call: where a client looks something up again, the result may be filed already."""
+    """The messages that were filed together, by request or answer, in order of position.
+
+    Requests hardly ever end in an answer, except those that have something made of what was said, above all side calls.
+    So a group that ends in one is a request if an answer follows; otherwise it was imported, as were messages without a
+    time, and each of those is a group of its own. A request may seem to end in a call if its client looked something up
+    again and the result was filed already.
+    """
     groups = [tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at)]
     found = list[tuple[Filed, ...]]()
     for some, then in zip(groups, [*groups[1:], ()], strict=True):
@@ -89,8 +92,8 @@ def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
 
 
 def _is_answer(filed: Iterable[Filed]) -> bool:
-    """Did an upstream produce what was filed at once? An example, a greeting, an answer from elsewhere came with what
-    somebody else said."""
+    """Did an upstream produce this group? An example, a greeting or an answer from elsewhere was filed together with
+    messages of others."""
     return all(f.message.role == "assistant" for f in filed)
 
 
@@ -99,8 +102,8 @@ def _lacks_some(filed: Iterable[Filed], shown: Collection[str]) -> bool:
 
 
 def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
-    """The entry with the fingerprints of what its client shows for it; of its words those that were filed, none of what
-    its client has put beside them since."""
+    """The entry with the fingerprints of what its client shows for it. Of its words it has those that were filed, and
+    none that its client added since."""
     if prints is None:
         return entry
     items, others = [], iter([p for p in prints if all(p != i.print for i in entry.message.items)])

@@ -18,13 +18,13 @@ Trace = tuple[dict[Any, set[str]], str | bytes]
 PROBE_CHARS = starts.CHARS
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
 _ENDS_CHARS = 20_000
-"""How much of a text, at each end, is searched for others within it."""
+"""Most characters at each end of a text that are searched for other texts."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
-"""The vocabulary of a session is taken from so many of its texts, the last, and so many characters of each."""
+"""The vocabulary of a session comes from this many of its latest texts, and this many characters of each."""
 NAMED_CHARS = 4_000
-"""Characters from the beginning of a text that are looked through for names."""
+"""Most characters from the beginning of a text that are searched for names."""
 CANDIDATES = 16
-"""Where a text leads to many sessions, so many of them are looked at."""
+"""Most sessions that are examined where a text leads to many."""
 
 
 @dataclass(slots=True)
@@ -93,8 +93,8 @@ def is_said_once(known: Known, text: str) -> bool:
 
 
 def ids_named(known: Known, id: str) -> list[str]:
-    """Ids of the sessions that `id`, an id of their client, names. After a restart by_id has such ids, too, since the
-    archive keeps them together with those of answers."""
+    """Ids of the sessions that a client's id names. After a restart by_id has such ids, too, since the archive keeps
+    them together with the ids of answers."""
     family = known.by_family.get(id, [])
     return [*sorted(known.by_id.get(id, set()).difference(family)), *family]
 
@@ -108,16 +108,17 @@ def ids_of(i: Item, numbers: Container[str]) -> list[str]:
 
 
 def numbers_of(messages: Iterable[Message]) -> set[str]:
-    """Ids of the calls in some messages that may be no more than their numbers: alone they prove nothing, nor do they
-    with a result, since what was called for is shown."""
+    """Call ids in some messages that may be mere numbers. Alone they prove nothing, nor does such an id with its
+    result, since what was called is shown as well."""
     return {value for m in messages for call in m.calls for value in call.ids if not is_random(value)}
 
 
 def claims_of(i: Item) -> list[str]:
-    """Keys of a call or of a result of a tool, each made of an id and of what is called for, or of the result's words.
+    """Keys of a call or a tool result, each made of an id and a fingerprint of the call or result.
 
     Some models number their calls, and an id that no upstream was seen to mint may come from the client, which may use
-    the same one for everybody; what is called for, and what comes of it, is not the same for everybody."""
+    it for everybody. Together with what is called, or with the result, it tells sessions apart.
+    """
     return [f"{value} {i.print.hex()}" for value in i.ids] if i.kind in ("call", "result") else []
 
 
@@ -132,13 +133,13 @@ def side_of(known: Known, session: Session) -> Session | None:
 
 
 def holder_of(session: Session) -> str:
-    """Id of the session for which it counts that `session` holds something: a sub-agent's holds it for itself, another
-    side session for the conversation that it belongs to."""
+    """Id of the session that is credited with what `session` holds: a sub-agent's session itself, and for any other
+    side session its conversation."""
     return session.id if session.agent else main_of(session)
 
 
 def holders_of(known: Known, sids: Iterable[str]) -> set[str]:
-    """holder_of() each of some sessions."""
+    """holder_of() for each of these sessions."""
     return {holder_of(known.sessions[sid]) for sid in sids}
 
 
@@ -148,19 +149,19 @@ def receivers_of(known: Known, items: Iterable[Item]) -> set[str]:
 
 
 def is_greeting(known: Known, items: Iterable[Item]) -> bool:
-    """Did the first request of a conversation show one of these, so that its upstream did not say it there? A program
-    may greet everybody in the words in which its model does."""
+    """Is one of these items in the opening of a conversation, where its upstream did not say it? A program may greet
+    everybody in words that its model uses as well."""
     prints = {i.print for i in items}
     return any(not prints.isdisjoint(s.opening) for s in known.sessions.values())
 
 
 def holding_sessions(known: Known, print: bytes) -> set[str]:
-    """Ids of the sessions in which an upstream or a user said a text. print: its fingerprint"""
+    """Ids of the sessions in which an upstream or a user said the text with this fingerprint."""
     return known.by_answer.get(print, set()) | known.by_user.get(print, set())
 
 
 def sessions_quoted(known: Known, texts: Sequence[str]) -> list[str]:
-    """Ids of main sessions whose texts may stand within `texts`, that of which most do first. Only the beginnings of
+    """Ids of main sessions whose texts may stand within `texts`, those with most matches first. Only the beginnings of
     their texts are looked for."""
     hits: defaultdict[str, int] = defaultdict(int)
     if known.sought.room <= 0:
@@ -179,24 +180,24 @@ def ends_of(text: str) -> str:
 
 
 def searchable(texts: Sequence[str]) -> Sequence[str]:
-    """Those of `texts` that sessions_quoted() has to search: of a long history the first and the last ones do."""
+    """The texts that sessions_quoted() has to search: the first and the last ones of a long history."""
     return texts if len(texts) <= 12 else (*texts[:8], *texts[-4:])
 
 
 def vocabulary(known: Known, sid: str) -> set[str]:
-    """The terms of what was said in a session last."""
+    """The terms of a session's latest texts."""
     return terms("\n".join(text[:_TERM_CHARS] for text in _said_last(known, sid)))
 
 
 def text_with_names(known: Known, sid: str) -> str:
-    """What was said in a session last, and what its model passed to tools: in which names are looked for."""
+    """A session's latest texts and tool arguments, in which names are looked for."""
     passed = known.arguments.get(sid, ())
     return "\n".join([text[:NAMED_CHARS] for text in (*_said_last(known, sid), *passed)])
 
 
 def without_frame(known: Known, sids: Iterable[str], text: str) -> str:
-    """`text` without the beginning and the end that it has in common with texts of these sessions: clients put the same
-    words around the summaries of all their conversations. A text that stands in it as a whole is what was summed up."""
+    """`text` without the beginning and end that it shares with texts of these sessions: clients put the same words
+    around all their summaries. A text that it contains as a whole is ignored, since that is what it sums up."""
     others = [other for sid in sids for other in _said_last(known, sid) if other not in text]
     front = max((shared_front(text, other) for other in others), default=0)
     end = text[front:][: -_TERM_CHARS - 1 : -1]

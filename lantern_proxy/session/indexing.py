@@ -22,31 +22,33 @@ from lantern_proxy.session.index import NAMED_CHARS, PROBE_CHARS, Known, Trace, 
 from lantern_proxy.turn import Item, Message, is_random, item, plain
 
 _SAID = 2_000
-"""Most texts that are remembered of one session, to find them within other texts."""
+"""Most texts remembered per session, to find them within other texts."""
 _SAID_CHARS = 4_000_000
 """Most characters of these texts."""
 SIZE, MOST_BYTES = 512, 64 << 20
-"""Most sessions in memory for one tenant, and most bytes that they take; others are found again in the archive."""
+"""Most sessions of one tenant in memory, and most bytes they take; others are loaded from the archive again."""
 _SPARE = 16
-"""When room is made, one in so many sessions is let go of at once: to look through the indexes costs as much for one
-session as for many."""
+"""When room is made, one session in this many is removed at once: scanning the indexes costs as much for one as for
+many."""
 _MESSAGE_BYTES, _COPIES = 1_500, 3
-"""Bytes that a message takes in memory besides its text, and how many copies of its text there are: as it was sent,
-read and compared."""
+"""Bytes that a message takes in memory besides its text, and how many copies of its text there are: as sent, read and
+compared."""
 _GONE_BYTES = 400
-"""Bytes that remain of a message that its client no longer shows: its key, and what finds the session by it."""
+"""Bytes that remain of a message which its client no longer shows: its key, and the index entries that lead to the
+session."""
 _ARGUMENTS = _LINES = 200
-"""Most long arguments of calls, and most lines, that are remembered of one session: the last ones."""
+"""Most long arguments of calls, and most lines, remembered per session: the latest ones."""
 _FEW = 16
-"""Up to so many new messages are indexed without a look whether the session holds them elsewhere."""
+"""Up to this many new messages are indexed without checking whether the session holds them elsewhere."""
 
 
 def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"", family: str = "") -> None:
-    """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room.
+    """Index `session` as it is now, so that later requests find it. The session seen longest ago is dropped if there
+    are too many.
 
-    ids:    of its upstream, but for those of messages
+    ids:    of its upstream, except those of messages
     asked:  chain hash of the head without its answer, if it has one
-    family: another id under which its client goes on
+    family: another id under which its client continues
     """
     _change(known)
     before = known.sessions.get(session.id)
@@ -81,8 +83,8 @@ def _change(known: Known) -> None:
 
 
 def _take_up(known: Known, session: Session) -> None:
-    """A text that a side call suggested counts as the user's once it is the last that they say. A summary is not: it
-    stands in front of what they say."""
+    """Count a text that a side call suggested as the user's, once the user says it last. A summary stays a side call's:
+    it precedes what the user says."""
     if session.head and not session.side and (last := session.head[-1]).message.role == "user":
         said, text = known.said[session.id], plain(last.message.text)
         if said.get(text) == "side":
@@ -94,7 +96,7 @@ def _ends_of(
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:  # fmt: skip
     """The chain hashes under which by_head and by_asked have the session.
 
-    whole: the last answer joined to the beginning that its client had written, if it had: both forms may come again
+    whole: the last answer joined to its prefilled beginning, if it has one: the client may send either form
     """
     if whole is None:
         return (session.chain,), (asked or session.chain,)
@@ -103,8 +105,8 @@ def _ends_of(
 
 
 def _make_room(known: Known) -> None:
-    """Let go of the sessions seen longest ago, but for the last one, and for those that wait for an answer, which has
-    to be filed in them."""
+    """Drop the sessions seen longest ago, except the newest, and those that wait for an answer, which has to be filed
+    in them."""
     gone: list[str] = []
     held = known.size_bytes
     many, much = len(known.sessions) - SIZE + SIZE // _SPARE, MOST_BYTES - MOST_BYTES // _SPARE
@@ -118,7 +120,7 @@ def _make_room(known: Known) -> None:
 
 
 def _unindexed(before: Sequence[Entry], now: Sequence[Entry]) -> list[Entry]:
-    """The entries of `now` that `before` has not, or has in another dress."""
+    """The entries of `now` that `before` does not have, or has in another form."""
     found = [now[at] for at in changed(before, now) if _dress(now[at]) != _dress(before[at])] + [*now[len(before) :]]
     if len(found) <= _FEW:
         return found
@@ -148,7 +150,7 @@ def _resize(known: Known, sid: str, size: int) -> None:
 
 
 def _index(known: Known, session: Session, entry: Entry) -> None:
-    """Let a message of `session` be found by what it is named, by its texts, and by what they begin with."""
+    """Make a message of `session` findable by its ids, its texts and their beginnings."""
     main = main_of(session)
     for text in fields_of(entry.message) if entry.produced and not session.side else ():
         _begin(known, text, main)
@@ -174,7 +176,7 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
 
 
 def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
-    """Let an item that the upstream produced (a text, a call, a compaction item) find its session."""
+    """Make an item that the upstream produced (a text, a call, a compaction item) lead to its session."""
     if session.side and i.kind != "compaction":  # a summary may be a part of an answer
         for text in map(plain, parts_of(i.text)):
             if len(text) >= SUMMARY_CHARS:
@@ -189,7 +191,7 @@ def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
 
 
 def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict[str, list[Trace]]) -> None:
-    """Let `index` name a session for `value`, and note that it does."""
+    """Add a session to `index` under `value`, and record the entry in `traces`."""
     holders = index[value]
     if sid not in holders:
         holders.add(sid)
@@ -197,7 +199,7 @@ def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict
 
 
 def _begin(known: Known, text: str, main: str) -> None:
-    """Let `main` be found by the beginning of a text. text: of PROBE_CHARS and more"""
+    """Index the beginning of a text for `main`. text: at least PROBE_CHARS long"""
     start = text[:PROBE_CHARS]
     if start not in known.by_start:
         known.sought.add(start)
@@ -218,8 +220,8 @@ def _say(known: Known, main: str, text: str, who: str) -> None:
 
 
 def _keep_line(known: Known, main: str, text: str) -> None:
-    """Remember what a user says as a line, where a session's texts are read line by line. Of a text of several lines
-    its first line, too: orders may stand behind what was said."""
+    """Remember a user's text as a line, if the session's texts are read line by line; of several lines also the first
+    alone, since orders may follow it."""
     said = last_line_of(text) or (text if main in known.lines else "")
     for line in dict.fromkeys((plain(said), plain(said.partition("\n")[0]))):
         if len(line) >= PROBE_CHARS:
@@ -241,8 +243,8 @@ def _pass(known: Known, main: str, call: Item) -> None:
 def _end(
     index: dict[bytes, list[str]], ends: dict[str, tuple[bytes, ...]], sid: str, chains: tuple[bytes, ...]
 ) -> None:
-    """Let `index` name a session under `chains` and under nothing else; () for nothing at all. ends: session -> chains
-    under which the index names it"""
+    """Let `index` name a session under `chains` and nothing else; () removes it. ends: session -> chains under which it
+    is indexed"""
     for before in ends.pop(sid, ()):
         index[before].remove(sid)
         if not index[before]:
@@ -254,7 +256,7 @@ def _end(
 
 
 def forget(known: Known, *session_ids: str) -> None:
-    """Drop sessions from memory; the archive still has them."""
+    """Drop sessions from memory; the archive keeps them."""
     _change(known)
     gone = known.sessions.keys() & set(session_ids)
     for sid in gone:
@@ -277,7 +279,7 @@ def forget(known: Known, *session_ids: str) -> None:
 
 
 def _wipe(traces: dict[str, list[Trace]], gone: Set[str]) -> None:
-    """Let no index name these sessions any more."""
+    """Remove these sessions from all indexes."""
     for sid in gone:
         for index, value in traces.pop(sid, ()):
             holders = index.get(value)

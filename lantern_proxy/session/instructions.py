@@ -23,7 +23,8 @@ _SUMMARISE = re.compile(
 )
 """What an instruction of a client says: "Summarize the conversation", "The session is to be compacted"."""
 _CHARS_PER_WORD = 1_500
-"""A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
+"""A text that is an instruction to summarise says so at least once per this many characters; a pasted article does
+not."""
 _WISH = re.compile(
     r"(?:summar|compact|condens).{0,80}?(?:conversation|session|context|chat|history|messages|discussion)"
     r"|(?:conversation|session|context|chat|history|messages|discussion).{0,80}?(?:summar|compact|condens)",
@@ -31,27 +32,27 @@ _WISH = re.compile(
 )
 """What _SUMMARISE finds, and the same in a person's words: "condense this chat", "your discussion in a summary"."""
 _WISH_CHARS = 400
-"""Characters at the beginning of a text in which a wish is looked for. Where the tools of the conversation were taken
-away, are others, or may not be called, a wish there is enough; else it has to be repeated, see _CHARS_PER_WORD."""
+"""Characters at the beginning of a text in which an instruction is looked for. One match is enough if the
+conversation's tools were removed, replaced or forbidden; else it has to be repeated, see _CHARS_PER_WORD."""
 _WISH_AFAR = re.compile(r"(?=.*\bconversation)(?=.*\bsummar)", re.I | re.S)
-"""Speaks of a conversation and of a summary, however far apart: enough at the beginning of a long text for which the
-tools of the conversation were taken away, are others, or may not be called."""
+"""Mentions a conversation and a summary, however far apart: enough at the beginning of a long text if the
+conversation's tools were removed, replaced or forbidden."""
 _NO_TOOLS = re.compile(
     r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
 )
-"""Says that tools may not be called: "do not call any tools", "without using tools"."""
+"""Forbids tool calls: "do not call any tools", "without using tools"."""
 _NOTES = re.compile(
     r"\bnotes\b.{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?\bnotes\b", re.I | re.S
 )
-"""A wish for notes on a conversation, which is one for a summary where tools may not be called for it."""
+"""Asks for notes on a conversation, which means a summary if tools may not be called for it."""
 _WISH_AT_WORK = re.compile(r"summar\w*\b.{0,40}?\bconversation\b", re.I | re.S)
-"""Wishes for a summary of the conversation: while the model is at work its client does, and hardly ever a person."""
+"""Asks for a summary of the conversation. While the model is at work that is the client, and hardly ever a person."""
 _SHORTEN = re.compile(
     r"(?:summar|compress|condens|shorten).{0,80}?\btool|\btool.{0,80}?(?:summar|compress|condens|shorten)", re.I | re.S
 )
 """A task about one result: "summarize this tool output"."""
 _BY_HAND_CHARS = 400
-"""A wish for a summary of fewer characters may be a person's."""
+"""A shorter request for a summary may be a person's."""
 _TITLE = re.compile(
     r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
 )
@@ -59,13 +60,13 @@ _TITLE = re.compile(
 _TITLE_CHARS = 600
 """Characters at the beginning of a prompt in which such a task is looked for."""
 _NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][* \t]*(\S.*)$", re.M)
-"""A line of a transcript, what is said in it as a group: "Human: ..."; a heading above a text is no name."""
+"""A line of a transcript, its text as a group: "Human: ...". A heading above a text is no name."""
 _CALLED = 400
-"""Most names of tools that are looked for in a request."""
+"""Most tool names that are looked for in a request."""
 
 
 def asks_for_summary(text: str) -> bool:
-    """Does a text open with the wish for a summary?"""
+    """Does a text open with a request for a summary?"""
     return bool(_WISH.search(text[:_WISH_CHARS]))
 
 
@@ -75,9 +76,10 @@ def asks_for_title(text: str) -> bool:
 
 
 def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
-    """Does a request without the session's tools wish for a summary of its only turn, with what the user said in it?
+    """Does a request without the session's tools ask for a summary of its only turn, and hold the user's text?
 
-    Of a longer session there are texts of two speakers in it; one of them alone may be pasted anywhere by hand.
+    For longer sessions texts of two speakers are required elsewhere (is_pasted); a text of one speaker may be pasted by
+    hand.
     """
     if request.tools or not session.tools or session.turn > 1:
         return False
@@ -88,9 +90,9 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
 
 
 def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
-    """Does a single text without tools wish for a summary, with a line behind a name that is all that was said once?
+    """Does a single text without tools ask for a summary of a labelled line that is exactly one text of the session?
 
-    Who pastes one text by hand writes no name in front of it: clients sum up what goes one by one.
+    People who paste a text write no name in front of it; clients that sum up dropped messages one by one do.
     """
     found = spoken(request.messages)
     if request.tools or len(found) != 1 or not asks_for_summary(plain(found[0].text)):
@@ -100,10 +102,10 @@ def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
 
 
 def is_task_behind_orders(said: Mapping[str, str], session: Session, request: Request) -> bool:
-    """Do orders behind the session's system prompt wish for a summary of the only text, which holds words of both
+    """Do orders appended to the session's system prompt ask for a summary of the only text, which holds words of both
     speakers? An agent that sums up for itself keeps its own prompt and tools.
 
-    What was appended there and tells of the session is no wish, but a summary.
+    Appended text that quotes the session is a summary, not an order.
     """
     now, found = system_text(request), spoken(request.messages)
     orders = now[len(session.system) :].strip() if session.system and now.startswith(session.system) else ""
@@ -115,7 +117,7 @@ def is_task_behind_orders(said: Mapping[str, str], session: Session, request: Re
 
 
 def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:
-    """Does a request that wants results shorter hold one of the session?"""
+    """Does a request for shorter results hold a result of the session?"""
     if not session.tools or not _wants_shorter(request):
         return False
     results = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
@@ -123,9 +125,10 @@ def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Req
 
 
 def waits_for_result(sessions: Iterable[Session], request: Request) -> Session | None:
-    """The only session whose model called a tool that is named in a request which wants results shorter.
+    """The only session whose model called a tool that is named in a request for shorter results; None if there is not
+    exactly one.
 
-    Its client has a result shortened before anybody else sees it.
+    Its client has a result shortened before its model sees it.
     """
     if not _wants_shorter(request):
         return None
@@ -140,12 +143,13 @@ def waits_for_result(sessions: Iterable[Session], request: Request) -> Session |
 
 
 def _wants_shorter(request: Request) -> bool:
-    """Does a system prompt ask for shorter results, where there are no tools?"""
+    """Does the system prompt of a request without tools ask for shorter results?"""
     return not request.tools and bool(_SHORTEN.search(system_text(request)[:_WISH_CHARS]))
 
 
 def is_summary_call(request: Request, session: Session, said: Mapping[str, str]) -> bool:
-    """An instruction to summarise the conversation, long or without the tools that it had, as the last thing said."""
+    """Is the last thing said an instruction to summarise the conversation, one that is long, or comes without the
+    session's tools or under another system prompt?"""
     asked = _asked_last(request)
     if not asked:
         return False
@@ -165,9 +169,9 @@ def is_summary_call(request: Request, session: Session, said: Mapping[str, str])
 
 
 def _is_said_at_work(session: Session, request: Request, asked: str) -> bool:
-    """Is a summary, or notes without a call of tools, wished for in a message of its own behind what waits for an
-    answer: a result, or what was asked? For notes it may be new, too: an article may stand in front of what a person
-    asks, but no such orders."""
+    """Does a message of its own ask for a summary, or for notes without tool calls, after a message that still waits
+    for an answer (a result, or a question)? For notes that message may be new: people may put an article in front of
+    their question, but no such orders."""
     said = [m for m in request.messages if m.role not in SYSTEM]
     waits = said[-2] if len(said) > 1 else None
     if waits is None or waits.role == "assistant":
@@ -180,10 +184,10 @@ def _is_said_at_work(session: Session, request: Request, asked: str) -> bool:
 
 
 def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, str]) -> bool:
-    """Is the last thing said a short wish for a summary, in a request that lacks the beginning of the head?
+    """Is the last thing said a short request for a summary, in a request that lacks the beginning of the head?
 
-    It is a person's where a window has moved before. A wish behind a summary that was made for the session never is:
-    people do not see it.
+    If a window moved before, a person may ask so. After a summary that was made for the session nobody does: people do
+    not see that summary.
     """
     now = spoken(request.messages)
     if shows_beginning(session, request):
@@ -195,26 +199,26 @@ def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, st
 
 
 def asks_for_summary_of_head(session: Session, request: Request) -> bool:
-    """Does a system prompt wish for a summary, over messages of the head alone? All of them were answered before."""
+    """Does a system prompt ask for a summary, over messages that are all in the session's answered head?"""
     names = {i.print for e in session.head for i in e.message.items}
     old = session.answered and all(i.print in names for i in items_of(request.messages))
     return old and _says_often(system_text(request))
 
 
 def _says_often(text: str) -> bool:
-    """Does `text` say to summarise, as often as one that is an instruction to do so?"""
+    """Does `text` mention summarising as often as an instruction to summarise does?"""
     return 0 < len(text) <= _times_asked(text) * _CHARS_PER_WORD
 
 
 def _unquoted(text: str, said: Mapping[str, str]) -> str:
-    """`text` without tags and without what side calls of its session answered: neither wishes for anything."""
+    """`text` without tags and without answers of its session's side calls, since neither asks for anything."""
     for each in side_summaries(said.items()):
         text = text.replace(each, " ")
     return untagged(text)
 
 
 def _asked_last(request: Request) -> str:
-    """The last text of a user who speaks last."""
+    """The last text of the last message, if that is a user's."""
     last = last_said(request)
     texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
     return next(filter(None, reversed(texts)), "")
@@ -225,13 +229,13 @@ def _count_asked(text: str) -> int:
 
 
 _times_asked = Memo(_count_asked, most_bytes=2 << 20, bytes_of=len).__getitem__
-"""How often a text says to summarise. Remembered: it stays the last one while an agent works on it."""
+"""How often a text mentions summarising. Cached: it stays the last text while an agent works on it."""
 
 
 def is_title_call(request: Request) -> bool:
-    """A first request that asks for the title of a conversation: no tools, few messages, and words that say so.
+    """Does a first request ask for the title of a conversation: without tools, in few messages, in words that say so?
 
-    It may come before the conversation itself, so there is nothing else to know it by.
+    It may come before the conversation itself, so nothing else identifies it.
     """
     if request.tools or len(request.messages) > 4:
         return False

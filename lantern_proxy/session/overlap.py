@@ -1,6 +1,6 @@
 """What a request shows of a conversation: how much of that a session holds, and where.
 
-Some clients show all that was said, others a window of it, behind a summary or with documents in between.
+Some clients show everything that was said, others a window of it, after a summary or with documents in between.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +11,16 @@ from lantern_proxy.history.record import Entry, Session, before_answer
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 STANDS, ENDS = 1, 2
-"""How well what a request shows fits a session: it stands somewhere in its head, or at its end; 0: neither."""
+"""How what a request shows fits a session: it stands somewhere in its head, or at its end. 0: neither."""
 
 
 def shown_and_asked(request: Request) -> tuple[list[Message], list[Message]]:
-    """What was said in a request up to its last answer, and all that was said in it."""
+    """The spoken messages of a request up to its last answer, and all its spoken messages."""
     return said_of(request.messages[: end_of_shown(request.messages)]), said_of(request.messages)
 
 
 def end_of_shown(messages: Sequence[Message]) -> int:
-    """Index right behind the last answer; 0 where there is none."""
+    """Index right after the last answer; 0 if there is none."""
     at = len(messages)
     while at and messages[at - 1].role != "assistant":
         at -= 1
@@ -32,12 +32,12 @@ def said_of(messages: Iterable[Message]) -> list[Message]:
 
 
 def said_in(head: Iterable[Entry]) -> Iterator[Message]:
-    """What was said in a head, one by one: hundreds may be compared, and most differ soon."""
+    """The spoken messages of a head, lazily: hundreds of heads may be compared, and most differ soon."""
     return (e.message for e in head if is_talk(e.message))
 
 
 def is_talk(message: Message) -> bool:
-    """Does somebody say something in this message? System prompts and results of tools are left out: clients clear
+    """Does somebody speak in this message? System prompts and tool results do not count, since clients clear
     results."""
     return message.role not in SYSTEM and any(i.kind != "result" for i in message.items)
 
@@ -47,14 +47,14 @@ def prints_of(messages: Iterable[Message]) -> list[bytes]:
 
 
 def in_common(some: Iterable[Message], others: Iterable[Message]) -> int:
-    """How many messages are the same in both, from the first on."""
+    """How many messages are the same in both, counted from the first."""
     both = zip(some, others, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, both))
 
 
 def fit_of(session: Session, shown: list[Message], asked: list[Message]) -> int:
-    """ENDS: a session's head ends with `shown`, or what it was asked last ends `asked`. STANDS: `shown` stands in its
-    head."""
+    """ENDS if a session's head ends with `shown`, or `asked` ends with what the head was asked last; STANDS if `shown`
+    stands elsewhere in the head; else 0."""
     if not shown:
         return 0
     if is_end(session, shown, asked):
@@ -65,10 +65,11 @@ def fit_of(session: Session, shown: list[Message], asked: list[Message]) -> int:
 
 
 def is_end(session: Session, shown: Sequence[Message], asked: Sequence[Message]) -> bool:
-    """Does a session's head end with `shown`, or was it asked just what is in `asked`?
+    """Does a session's head end with `shown`, or was it asked exactly what is in `asked`?
 
-    What was asked last may have come with more than its client shows of it now, within it or in front of it. In front
-    of the end may stand what the head begins with, where its client keeps that."""
+    The last question may have come with more text than its client shows now. The end may follow messages from the
+    beginning of the head, which some clients keep.
+    """
     run = shared_end(session, shown)
     if run and run + in_common(shown, said_in(session.head)) >= len(shown):
         return True
@@ -76,13 +77,14 @@ def is_end(session: Session, shown: Sequence[Message], asked: Sequence[Message])
 
 
 def run_in(session: Session, shown: Sequence[Message]) -> int:
-    """How many of the messages that are shown last stand together in a session's head."""
+    """How many of the last shown messages stand together in a session's head."""
     held, sought = prints_of(said_in(reversed(session.head))), prints_of(reversed(shown))
     return max(_alike_from(held, sought), default=0) if sought[0] in held else 0
 
 
 def _alike_from(held: Sequence[bytes], sought: Sequence[bytes]) -> list[int]:
-    """How many of `sought`, from the first on, stand at each place of `held`: the Z-function, in linear time."""
+    """For each place of `held`, how many of `sought`, counted from the first, stand there: the Z-function, in linear
+    time."""
     joined = [*sought, b"", *held]
     runs, start, end = [0] * len(joined), 0, 0
     for at in range(1, len(joined)):
@@ -96,8 +98,8 @@ def _alike_from(held: Sequence[bytes], sought: Sequence[bytes]) -> list[int]:
 
 
 def shared_end(session: Session, shown: Sequence[Message]) -> int:
-    """How many messages a session's head and `shown` have in common at their ends. What was asked last may have come
-    with more, and documents that came with it may be left out."""
+    """How many messages a session's head and `shown` have in common at their ends. The last question may have come with
+    more text, and documents that came with it may be missing now."""
     last = next((at for at in range(len(shown) - 1, -1, -1) if shown[at].role == "user"), -1)
 
     def is_same(at: int, a: Message, b: Message) -> bool:
@@ -111,7 +113,7 @@ def shared_end(session: Session, shown: Sequence[Message]) -> int:
 
 
 def _without_documents(back: Iterator[Message]) -> Iterator[Message]:
-    """The messages of `back`, the last first, without those of a user right in front of another one of a user."""
+    """The messages of `back` (latest first) without a user's messages right in front of another user message."""
     for m in back:
         yield m
         if m.role == "user":

@@ -10,22 +10,22 @@ from lantern_proxy.history.text import shared_front
 from lantern_proxy.session.index import PROBE_CHARS, ends_of
 
 PROBE_TEXT_CHARS = 400
-"""Characters of a text that are looked for where its beginning was found."""
+"""Characters of a text that are compared where its beginning was found."""
 _LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
-"""What some clients write in front of a message, and leave out where they paste that: "[Mon 11:30 UTC] "."""
+"""What some clients write in front of a message, and omit where they paste it: "[Mon 11:30 UTC] "."""
 _NAME = re.compile(r"[^\w\s]{0,8}\s?\w{1,30}[:>\]]{1,8}[*\s]{0,8}")
 """The speaker's name in front of a line of a transcript: "USER: ", "<user>", "**User:** ", "## User:"."""
 _NEXT_NAME = re.compile(rf"\s{{0,8}}{_NAME.pattern}")
 _NAMED = re.compile(rf"(?:^|\s|>){_NAME.pattern}$")
-"""A name, right in front of what is said."""
+"""A speaker's name directly in front of a text."""
 _BETWEEN_CHARS = 80
-"""Most characters between two pasted answers: what was said to get the second one, and two names."""
+"""Most characters between two pasted answers: the question to the second one, and two names."""
 _MOST_LOOKS = 60_000
-"""Most comparisons of a text with a place of a request where it may stand, for all texts of a session together."""
+"""Most comparisons of a text with a place in a request, for all texts of a session together."""
 
 
 class _Pieces:
-    """Texts that begin alike, each cut to PROBE_TEXT_CHARS: which of them stands at a place?"""
+    """Texts with one beginning, each cut to PROBE_TEXT_CHARS: which of them stands at a given place?"""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.texts = sorted(texts)
@@ -34,9 +34,10 @@ class _Pieces:
         """The beginning that all have in common."""
 
     def longest_here(self, text: str, looks: Iterator[int]) -> int:
-        """Length of the longest piece with which `text` begins; 0: none. looks: one is taken for each comparison
+        """Length of the longest piece with which `text` begins; 0: none. looks: one is taken per comparison
 
-        Sorted, a piece with which `text` begins stands in front of it, and nearer than pieces that share less with it.
+        In sorted order, a piece with which `text` begins precedes it, and is nearer than pieces that share less with
+        it.
         """
         n = bisect_right(self.texts, text)
         while n and next(looks, None) is not None:
@@ -51,7 +52,7 @@ class _Pieces:
 def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False) -> bool:
     """Do texts of two speakers of a session stand together in one of `texts`?
 
-    labelled: also without what stands in brackets in front of what was said, a time perhaps
+    labelled: also look for them without a bracketed label at their beginning, such as a time
     """
     found: Iterable[tuple[str, str]] = said.items()
     if labelled:
@@ -62,7 +63,7 @@ def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool =
 
 
 def quotes_exchange(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
-    """Do both texts of an exchange, however short, stand one behind the other in one of `texts`, each behind a name?"""
+    """Do both texts of an exchange, however short, follow each other in one of `texts`, each after a name?"""
     return any(_is_told(asked, answer, text) for text in texts for asked, answer in exchanges)
 
 
@@ -76,7 +77,7 @@ def _is_told(asked: str, answer: str, text: str) -> bool:
 
 
 def _short(said: Mapping[str, str]) -> dict[str, set[str]]:
-    """Who -> their texts that are too short to be looked for by themselves, such as a nod."""
+    """Speaker -> their texts that are too short to be searched for alone, such as "Yes."."""
     found: dict[str, set[str]] = {}
     for text, who in said.items():
         if who != "side" and 0 < len(text) < PROBE_CHARS:
@@ -85,7 +86,7 @@ def _short(said: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, _Pieces]]:
-    """Beginning of PROBE_CHARS -> who -> the different texts of theirs that begin so: many are made by one template."""
+    """Beginning of PROBE_CHARS -> speaker -> their different texts with that beginning: one template makes many."""
     found: dict[str, dict[str, set[str]]] = {}
     for text, who in said:
         if who != "side":
@@ -101,12 +102,12 @@ def _speakers(
     pieces: Mapping[str, Mapping[str, _Pieces]], text: str, looks: Iterator[int], starts: Starts,
     short: Mapping[str, Collection[str]],
 ) -> set[str]:  # fmt: skip
-    """Whose words stand in `text`. What lies within a longer stretch of another speaker's words does not count: a title
-    repeats words of what it stands for.
+    """Whose texts stand in `text`. A match within a longer match of another speaker does not count: a title repeats
+    words of what it names.
 
     pieces: see _by_start(); starts: see _starts_of() them
     looks:  see _Pieces.longest_here()
-    short:  see _short(); these only count between two pieces
+    short:  see _short(); these count only between two pieces
     """
     text = ends_of(text)
     found = [
@@ -127,7 +128,7 @@ def _speakers(
 
 
 def _places(start: str, text: str) -> Iterator[int]:
-    """The places at which `start` stands in `text`, but for those within a word."""
+    """The places at which `start` stands in `text`, except within a word."""
     at = text.find(start)
     while at >= 0:
         if not text[at - 1 : at].isalnum():

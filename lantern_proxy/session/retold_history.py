@@ -20,18 +20,17 @@ from lantern_proxy.turn import Message, Request, plain
 
 _STAMP = re.compile(rf"\A{STAMP}")
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
-"""Texts of a user that an answer tells again, at least, and how much of each counts."""
+"""Least number of user texts that an answer must retell, and how much of each counts."""
 _HEADING_WORDS = 2
-"""What clients put in front of what they tell a model has no more: "Before:"."""
+"""Most words of a heading that clients put in front of such a text: "Before:"."""
 
 
 def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bool:
-    """Does a text of the user or the system hold the session's last answer, and does that stand before the message that
-    asks, or open that message and speak of half of what the user said before?
+    """Did a client make a summary of the session's last answer: does a text of the user or the system hold it, in front
+    of the message that asks, or at the beginning of that message while speaking of half of what the user said before?
 
-    Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last, and who shows
-    it to a model in a new conversation asks about it in the same message. A draft speaks of all, too: people say in
-    front of it what it is.
+    Any other answer speaks of what was said last, and people who show it to a model in a new conversation ask about it
+    in the same message. A draft may speak of everything, too, but people say in front of it what it is.
     """
     if any(m.role not in ("user", "assistant") for m in spoken(request.messages)):
         return False
@@ -52,9 +51,11 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
 
 
 def _is_form_for_it(session: Session, request: Request) -> bool:
-    """Did the last answer call a tool that was offered for it alone, and has the request the form from before that?
+    """Did the last answer call a tool that was offered for it alone, and does the request have the system prompt and
+    tools from before?
 
-    Then what was passed to it is for whoever goes on, though users who only nod say nothing that it could speak of.
+    Then what was passed to that tool is meant for the continuation, even if users only nodded and it retells nothing
+    they said.
     """
     called = {call.name for call in session.head[-1].message.calls} if session.answered and session.head else set()
     if not called or not session.forms:
@@ -64,10 +65,10 @@ def _is_form_for_it(session: Session, request: Request) -> bool:
 
 
 def holds_whole_history(session: Session, request: Request) -> bool:
-    """Is the first text of the request the session's history put together, every answer and result to the last, and
-    does a user speak behind it, under the session's system prompt and with its tools?
+    """Is the first text of the request the session's whole history in one piece, with every answer and result, followed
+    by a user's message, under the session's system prompt and with its tools?
 
-    A side call quotes a history under orders of its own, or says what is to be done with it.
+    A side call quotes a history under a prompt of its own, or says what to do with it.
     """
     said = spoken(request.messages)
     head = [m for m in spoken(shown(session)) if m.print]
@@ -88,9 +89,9 @@ def holds_whole_history(session: Session, request: Request) -> bool:
 
 
 def _opens(said: Mapping[str, str], session: Session, text: str, told: Sequence[str]) -> bool:
-    """Is there nothing in front of what is told in a text but a time, tags, a heading, words around a summary, what was
-    said before, or what the session begins with, since some clients write their orders in front of what is said first?
-    """
+    """Does the retold text open `text`? Only a time, tags, a heading, words around a summary, an earlier text, or the
+    beginning of the session's first text may precede it, since some clients put their orders in front of the first
+    text."""
     return any(_is_opening(said, session, each, told) for each in (text, _STAMP.sub("", text, count=1)))
 
 
@@ -103,7 +104,7 @@ def _is_opening(said: Mapping[str, str], session: Session, text: str, told: Sequ
 
 
 def user_texts_before_last(session: Session) -> list[str]:
-    """What a head's user said, but for the last of it."""
+    """The user texts of a head, except the last."""
     return [e.message.text for e in session.head if is_user_message(e.message)][:-1]
 
 
@@ -114,15 +115,15 @@ def non_assistant_text(request: Request) -> str:
 
 
 def answer_in(session: Session, whole: str) -> list[str]:
-    """The texts of a session's last answer, without the thoughts in front of them where `whole` has only the rest."""
+    """The texts of a session's last answer, without their reasoning if `whole` holds only the rest."""
     texts = (i.text for i in session.head[-1].message.items if i.kind == "text")
     shown = ([plain(each) for each in shown_as(text)] for text in texts)
     return [next((each for each in forms if each in whole), forms[0]) for forms in shown]
 
 
 def lines_in(answer: Message, session: Session, request: Request) -> list[str]:
-    """The long lines of an answer, where what the user and the system say in a request holds all of them, behind what
-    `session` began with: models say what is to be changed in notes, and clients put it in its place there."""
+    """The long lines of an answer, if the user and system texts of a request hold all of them and the request shows
+    what `session` began with; else []. Models write only the changes to notes, and clients merge them there."""
     if not shows_beginning(session, request):
         return []
     lines = [plain(line) for i in answer.items if i.kind == "text" for line in i.text.splitlines()]
@@ -131,9 +132,9 @@ def lines_in(answer: Message, session: Session, request: Request) -> list[str]:
 
 
 def _retold(session: Session, request: Request) -> list[str]:
-    """Long texts of the session's last answer that stand in what the user or the system says.
+    """Long texts of the session's last answer that stand in user or system texts.
 
-    One that is passed to a tool, which is offered for that alone, has the next question behind it: nobody speaks to a
+    A text passed to a tool that was offered for it alone is followed by the next question; nobody speaks to a
     sub-agent.
     """
     if not session.answered or not session.head:
@@ -150,9 +151,10 @@ def _retold(session: Session, request: Request) -> list[str]:
 
 
 def speaks_of_half(text: str, before: Sequence[str], *, least: int = 1) -> bool:
-    """Has each second of the texts said before, and are these so many, a term of `text` that most of them have not?
+    """Does `text` mention half of the texts said before (at least `least` of them), each by a term that most of them
+    lack?
 
-    What was said again and again, or has no terms, tells nothing that could be told: "Go on.".
+    Texts that were repeated or have no terms, such as "Go on.", do not count.
     """
     once = (_terms(each[:_RETOLD_CHARS]) for each, times in Counter(before).items() if times == 1)
     said = [found for found in once if found]
@@ -162,6 +164,6 @@ def speaks_of_half(text: str, before: Sequence[str], *, least: int = 1) -> bool:
 
 
 def _terms(text: str) -> set[str]:
-    """The terms of a text, and what they are without articles and endings: in Arabic these are parts of a word."""
+    """The terms of a text, also without articles and endings, which are parts of the word in Arabic."""
     found = terms(text)
     return found.union(analyze.terms(" ".join(found)))

@@ -1,7 +1,7 @@
 """Conversations that a request fits equally well, and which of them it continues.
 
-Bots say the same to many, and their users answer with a word. Where two fit it is not guessed whose request it is,
-since the one must not get what the other said.
+Bots say the same to many, and their users answer with a word. If two conversations fit, Lantern does not guess, since
+one person must not get what was said to another.
 """
 
 from collections import Counter
@@ -47,16 +47,17 @@ from lantern_proxy.session.side_calls import summaries_since
 from lantern_proxy.turn import Message, Request, plain
 
 FIRST = 8
-"""How many messages at the beginning of a request are looked at for a summary."""
+"""How many messages at the beginning of a request are searched for a summary."""
 _FEW = 3
-"""A window of so many messages, up to its last answer, may be that of a chat which ended so before an aside."""
+"""A window of at most this many messages, up to its last answer, may be that of a chat which ended so before an
+aside."""
 _ASIDES = 2
 """How many exchanges at the end of a head may have been asides: an app asks who speaks next, or for a summary."""
 
 
 def rivals_of(known: Known, session: Session, others: Collection[Session], request: Request) -> list[Session]:
-    """Those that end with what a request shows, or hold all of it that `session` holds and that tells sessions apart:
-    more than a word or two. What the user says last may be new to each of them."""
+    """Sessions that end with what a request shows, or that hold everything distinctive (more than a word or two) that
+    `session` holds of it. The user's last text does not count, since it may be new to each of them."""
     telling = _telling(known, request.messages[: end_of_shown(request.messages)])
     own = {name for name, holders in telling.items() if session.id in holders}
     shown, asked = shown_and_asked(request)
@@ -72,10 +73,10 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
 
 
 def settle(known: Known, session: Session, request: Request, weak: Collection[str]) -> Session | None:
-    """The one that goes on with a request: `session`, with all of whose head it begins, or another that ends in what is
-    shown, since some clients show no more. None: it may be either.
+    """The session that continues with a request: `session`, whose whole head the request begins with, or another one
+    that ends in what is shown, since some clients show only a part. None: it may be either.
 
-    weak: ids that may stand for many conversations, or change: they decide between those that say the same
+    weak: ids that may stand for many conversations, or change; they decide between sessions that say the same
     """
     end = end_of_shown(request.messages)
     if session.side or not end:
@@ -87,7 +88,7 @@ def settle(known: Known, session: Session, request: Request, weak: Collection[st
 
 
 def _ending_alike(known: Known, session: Session, request: Request, seen: Set[str] = frozenset()) -> list[Session]:
-    """Others that got the last answer of a request, and end with what it shows, but for those that were `seen`."""
+    """Other sessions, not `seen`, that got the last answer of a request and end with what it shows."""
     end = end_of_shown(request.messages)
     last = request.messages[end - 1].items if end else ()
     got = receivers_of(known, last)
@@ -97,8 +98,8 @@ def _ending_alike(known: Known, session: Session, request: Request, seen: Set[st
 
 
 def decide(known: Known, rivals: Sequence[Session], request: Request, weak: Collection[str] = ()) -> Session | None:
-    """The one of them that is named, has the request's ids, ends with what is shown or began like this, and has its
-    system prompt. None: more than one does, or all are other people's."""
+    """The one session that has a weak id, most of the request's ids, ends with what is shown or began like it, and has
+    its system prompt. None if several do, or if all belong to other people."""
     own = [s for s in rivals if not is_other_person(s, request)]
     left = [s for s in own if s.family in weak] or own
     shown_ids = ids_in(request)
@@ -120,9 +121,9 @@ def decide(known: Known, rivals: Sequence[Session], request: Request, weak: Coll
 
 
 def under_prompt(known: Known, sessions: Sequence[Session], request: Request) -> list[Session]:
-    """Those that have a request's very system prompt, and with them those whose prompt may be another one each time: it
-    may tell the time, or hold documents, and be that of somebody else now; and those of which it holds a summary. All,
-    where none has it. Where clients name people, others' are no rivals."""
+    """The sessions with exactly the request's system prompt; with them those whose prompt may vary (it may tell the
+    time, or hold documents, and be somebody else's now), and those of which the prompt holds a summary. All sessions if
+    none has that prompt. If the client names people, only exact matches."""
     system = system_text(request)
     same = [s for s in sessions if s.system == system]
     if not same or request.person:
@@ -139,7 +140,8 @@ def under_prompt(known: Known, sessions: Sequence[Session], request: Request) ->
 
 
 def _holds_summary(known: Known, session: Session, text: str) -> bool:
-    """Does a text hold what a side call made of a session, or of several others, of which it tells nothing then?"""
+    """Does a text hold an answer of a side call of this session, or of several others? In the latter case it tells
+    nothing about whose it is."""
     if side_of(known, session) is not None and _is_told(known, session.id, text):
         return True
     tells_several = known.tell_several.get(text)
@@ -156,8 +158,7 @@ def _is_told(known: Known, sid: str, text: str) -> bool:
 def _without_summary(
     known: Known, session: Session, shown: list[Message], asked: list[Message]
 ) -> tuple[list[Message], list[Message]]:
-    """`shown` and `asked` without a summary of the session in front of them: a client that had one made shows it
-    there."""
+    """`shown` and `asked` without a summary of the session at their beginning, where clients put it."""
     front = 0
     while (
         front < len(shown)
@@ -169,19 +170,19 @@ def _without_summary(
 
 
 def ids_in(request: Request) -> list[str]:
-    """The keys under which by_id may have the items of a request."""
+    """The keys of a request's items in by_id."""
     numbers = numbers_of(request.messages)
     return [value for i in items_of(request.messages) for value in ids_of(i, numbers)]
 
 
 def held_ids(known: Known, session: Session, ids: Iterable[str]) -> int:
-    """How many of the ids in a request were seen in a session. ids: as ids_in() gives them"""
+    """How many of the request's ids were seen in a session. ids: from ids_in()"""
     return sum(session.id in known.by_id.get(value, ()) for value in ids)
 
 
 def _begun(session: Session, request: Request) -> int:
-    """How many texts of the request's beginning began a session, greetings aside. One that was first seen in the middle
-    did not begin with what was said before an answer."""
+    """How many opening texts of the request, apart from short ones, began the session. 0 if the session was first seen
+    in the middle: then its opening includes texts from before its first answer."""
     said = spoken(request.messages)
     front = [*takewhile(lambda m: m.role != "assistant" and all(i.print in session.opening for i in m.items), said)]
     in_the_middle = any(i.print in session.opening for m in said[len(front) :][:1] for i in m.items)
@@ -189,12 +190,13 @@ def _begun(session: Session, request: Request) -> int:
 
 
 def _is_beginning(shown: list[Message], session: Session) -> bool:
-    """Is what is shown the beginning of a conversation?"""
+    """Is what is shown the beginning of the session's conversation?"""
     return not session.lost and in_common(said_in(session.head), shown) == len(shown)
 
 
 def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Message]) -> bool:
-    """Does a session end with all that a request shows, a phrase and its summary aside? See shown_and_asked()."""
+    """Does a session end with all that a request shows, apart from a summary of it? A short phrase alone does not
+    count. See shown_and_asked()."""
     if session.side or not shown or not _may_end(session, shown, asked):
         return False
     shown, asked = _without_summary(known, session, shown, asked)
@@ -203,7 +205,7 @@ def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Me
 
 
 def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
-    """The same by the last messages, which tell it of most: many got the same answer once."""
+    """A quick check for ends_in() by the last messages: many sessions got the same answer once."""
     if next((m.print for m in said_in(reversed(session.head))), None) == shown[-1].print:
         return True
     before = (e for e in reversed(session.head) if not e.produced)
@@ -211,9 +213,10 @@ def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bo
 
 
 def calls_lead_elsewhere(known: Known, session: Session, request: Request) -> bool:
-    """Do more ids of what a request shows otherwise than `session`, or behind its head, lead to another conversation?
+    """Do ids in the part of a request that differs from `session`, or follows its head, lead to another conversation
+    more often than to `session`?
 
-    Agents at one task call for the same things in the same words, and get the same; only the ids of the calls differ.
+    Agents with one task make the same calls and get the same results; only the ids of the calls differ.
     """
     messages, head = request.messages, [e.message for e in session.head]
     others = [messages[at] for at in changed(head, messages)] + [*messages[len(head) :]]
@@ -226,9 +229,8 @@ def calls_lead_elsewhere(known: Known, session: Session, request: Request) -> bo
 
 
 def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
-    """Those that end in most of what a request shows last, where less of that stands together in `session`: what that
-    holds are documents, phrases, a summary that reads the same. With `session` where all of it was asked by others,
-    too."""
+    """The sessions that end in most of what a request shows last, if `session` holds a shorter run of that: it shares
+    only documents, phrases, or a summary that reads the same. `session` is included if others asked all of it, too."""
     shown, _ = shown_and_asked(request)
     if (
         [m.role for m in shown[-2:]] != ["user", "assistant"]
@@ -251,8 +253,8 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
 
 
 def is_contested(known: Known, session: Session, request: Request, weak: Collection[str]) -> bool:
-    """Does another session end in as much of what a request shows last? Then it is not guessed whose that is: content
-    leads to all that hold what a bot says to many, and to those whose client looked the same thing up.
+    """Does another session end in as much of what a request shows last? Then it is not guessed which one is meant:
+    content leads to all sessions that hold what a bot says to many, and to those whose client looked up the same.
 
     weak: ids that may stand for many conversations
     """
@@ -291,7 +293,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 
 
 def _before_asides(session: Session) -> list[Session]:
-    """The states in which a request may go on with a session, and as it was before its last exchanges."""
+    """The states in which a request may continue a session, and those before its last exchanges."""
     head = session.head
     pairs = enumerate(pairwise(e.message.role for e in head), start=1)
     ends = [at for at, (role, then) in pairs if role == "assistant" != then]
@@ -299,23 +301,23 @@ def _before_asides(session: Session) -> list[Session]:
 
 
 def _got(known: Known, answer: Message, request: Request) -> list[Session]:
-    """Conversations that got an answer, in words or as a call, but for other people's."""
+    """Conversations that got an answer, in words or as a call, without other people's."""
     numbers = numbers_of((answer,))
     named = (known.by_id.get(value, ()) for call in answer.calls for value in ids_of(call, numbers))
     return _candidates(known, receivers_of(known, answer.items).union(*named), request)
 
 
 def _candidates(known: Known, sids: Iterable[str], request: Request) -> list[Session]:
-    """Those of the sessions `sids` that the request may belong to: of its API, no side sessions, nor other people's."""
+    """The sessions among `sids` that the request may belong to: same API, no side session, not another person's."""
     found = map(known.sessions.__getitem__, sids)
     return [s for s in found if s.api == request.api and not s.side and not is_other_person(s, request)]
 
 
 def _place_in(session: Session, shown: list[Message], asked: list[Message], is_told: bool) -> tuple[int, bool]:
-    """How much of what is shown a session's head does not end in or begin with, as a negative number; and does it end
-    in some of it, or was it asked the very same?
+    """(minus how many shown messages do not fit the session's end or beginning, does the session end in some of them or
+    was it asked exactly the same)
 
-    is_told: it ends in a summary, which is shown in front; the rest came before that
+    is_told: the session ends in a summary, which is shown in front; the rest came before it
     """
     held = {*prints_of(said_in(session.head))} if is_told else ()
     rest = [*dropwhile(lambda m: m.print not in held, shown)] if is_told else []
@@ -328,7 +330,8 @@ def _place_in(session: Session, shown: list[Message], asked: list[Message], is_t
 
 
 def is_other_persons_session(session: Session, request: Request) -> bool:
-    """Did its client name somebody else, who did not just take part in it either? Who does shows all that was said."""
+    """Did its client name another person, one who did not just join the conversation? Someone who joined would show all
+    of it."""
     if not is_other_person(session, request):
         return False
     shown, _ = shown_and_asked(request)
@@ -337,7 +340,7 @@ def is_other_persons_session(session: Session, request: Request) -> bool:
 
 
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:
-    """Does the request begin with the summary that a conversation ended in, or that a side call made of it since?"""
+    """Does the request begin with the summary in which a conversation ended, or which a side call made of it since?"""
     made = [text for text in summaries_since(known, session) if not _is_nobodys(known, text)]
     if session.answered and not made:
         texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
@@ -347,13 +350,13 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
 
 
 def _is_nobodys(known: Known, text: str) -> bool:
-    """Did a side call of which it is not known whose it is get a text, too?"""
+    """Did a side call whose conversation is unknown get this text, too?"""
     mains = (known.sessions.get(sid) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
     return any(s is not None and s.side and text in known.said.get(s.id, ()) for s in mains)
 
 
 def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:
-    """Texts and ids of messages that some conversations hold, or their side calls, and which."""
+    """Distinctive texts and ids of messages -> the conversations that hold them, themselves or in side calls."""
     found: dict[bytes | str, Collection[str]] = {}
     numbers = numbers_of(messages)
     for i in items_of(messages):

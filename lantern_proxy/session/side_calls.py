@@ -1,7 +1,7 @@
 """Side calls: a client's requests beside its conversation, such as titles, summaries, sub-agents.
 
-Their form decides: another system prompt, no tools, the conversation's texts pasted together into one message, a prompt
-that the conversation's model wrote. Words only break ties, where a summarising call and a turn have the same form.
+Their form decides: another system prompt, no tools, the conversation's texts pasted into one message, a prompt that the
+conversation's model wrote. Words only break ties, if a summarising call and a turn have the same form.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ _TOLD = 6
 
 
 def held_share(session: Session, request: Request) -> float:
-    """Share of the messages of the session's head, 0 to 1, that the request has as messages of its own."""
+    """Share of the session's head, 0 to 1, that the request holds as messages of its own."""
     if goes_on(session, request):
         return float(any(e.message.print and e.message.role not in SYSTEM for e in session.head))
     head = _head_of(session)
@@ -118,10 +118,10 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
 
 
 def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
-    """The session was imported, so the form of its requests is not known: is this one a side call of it?
+    """Is the request a side call of an imported session, of which the form of requests is unknown?
 
-    It is where it shows messages of the session and makes something else of them, or where it shows none and says too
-    little to hold a summary of it.
+    It is if it shows messages of the session and makes something else of them, or if it shows none and is too short to
+    hold a summary.
     """
     if held_share(session, request):
         is_wished = is_summary_call(request, session, said) or asks_for_summary_of_head(session, request)
@@ -130,10 +130,10 @@ def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) 
 
 
 def _goes_on_behind_summary(known: Known, session: Session, request: Request) -> bool:
-    """Does a user speak on behind the session's last answer, where its beginning is gone and a summary stands in a
-    system prompt of another class?
+    """Does a user continue after the session's last answer, with the beginning gone and a summary in a system prompt of
+    another kind?
 
-    It may be the only text there, where the session had no system prompt.
+    If the session had no system prompt, that summary may be all of it.
     """
     said = spoken(request.messages)
     asked = plain(said[-1].text)
@@ -144,17 +144,17 @@ def _goes_on_behind_summary(known: Known, session: Session, request: Request) ->
 
 
 def _is_read_over(session: Session, request: Request) -> bool:
-    """Does a request, under another system prompt, end in an answer and hold nothing new? Then the prompt asks for
-    something that is made of what was said."""
+    """Does a request under another system prompt end in an answer and hold nothing new? Then the prompt asks for
+    something made of the conversation."""
     names = {i.print for e in session.head for i in e.message.items}
     said = spoken(request.messages)
     return said[-1].role == "assistant" and all(i.print in names for i in items_of(said))
 
 
 def _answers_calls(session: Session, request: Request) -> bool:
-    """Do the results of all calls of the session's last answer end the request, and nothing else since?
+    """Does the request end in the results of all calls of the session's last answer, and no other call?
 
-    What a model called for comes back to it, under whatever orders: it may have handed the conversation over.
+    The results belong to the session whatever the system prompt: the model may have handed the conversation over.
     """
     answer = session.head[len(before_answer(session)) :]
     called = [i.print for e in answer for i in e.message.calls]
@@ -167,9 +167,9 @@ def _answers_calls(session: Session, request: Request) -> bool:
 
 
 def _is_summed_up_in_system(known: Known, session: Session, request: Request) -> bool:
-    """Does an answer of the session, or of a side call of it, stand in the system prompt? Then it is a summary.
+    """Does the system prompt hold an answer of the session or of its side calls? Then it holds a summary.
 
-    A model may pass its summary to a tool.
+    A model may also pass its summary to a tool.
     """
     system, said = system_text(request), known.said.get(session.id, {})
     told = [text for text, who in said.items() if who in ("side", "assistant")]
@@ -179,7 +179,7 @@ def _is_summed_up_in_system(known: Known, session: Session, request: Request) ->
 
 
 def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
-    """Does the user only say again what was said before, without an answer? A title is asked for like that."""
+    """Does the user only repeat what was said before, with no answer shown? Clients ask for titles like that."""
     texts = [text for text in texts_of(request) if text]
     if not texts or any(m.role == "assistant" for m in request.messages):
         return False
@@ -188,7 +188,7 @@ def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
 
 
 def summaries_since(known: Known, session: Session) -> list[str]:
-    """Long texts of the answer that a side call of `session` got after all that was said in it."""
+    """Long texts that a side call of `session` was answered with after the session's last message."""
     side = side_of(known, session)
     if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
         return []
@@ -198,9 +198,9 @@ def summaries_since(known: Known, session: Session) -> list[str]:
 
 
 def _ends_in_summary(known: Known, session: Session, request: Request) -> bool:
-    """Does the last thing said hold a summary that was made just now, where the last answer of the session is gone?
+    """Does the last message hold a summary that was made just now, in place of the session's last answer?
 
-    It stands for the turn that was at work. One to be brought up to date comes with what was said since.
+    Such a summary stands for the current turn. One that is to be updated comes with what was said since.
     """
     if not session.answered or holds_answer(session, request) or request.tools != session.tools:
         return False

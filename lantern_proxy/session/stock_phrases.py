@@ -23,18 +23,21 @@ from lantern_proxy.turn import Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _LOOKED_AT = 32
-"""Messages shown last that are compared with all that was said: enough to see whose they are."""
+"""The last shown messages that are compared with all that was said: enough to tell whose they are."""
 _ALIKE_CHARS = 6
-"""Two texts of PROBE_CHARS and more that are mostly equal share so much of their fronts or of their backs."""
+"""Two mostly equal texts of at least PROBE_CHARS share this many characters at their fronts or backs."""
 _CUT = re.compile(r"\s*[\[<(]?(?:\.{2,}|…)[\])>]?\s*(?:[\[<(][^\])>]*[\])>])?$")
-"""What a client puts in place of the rest of a text: dots, and perhaps a note in brackets. What goes on in another way
-than the text did is somebody else's."""
+"""What a client puts in place of the rest of a text: dots, perhaps with a note in brackets. A text that continues
+otherwise is somebody else's."""
 
 
 def shares_only_stock_phrases(known: Known, session: Session, request: Request) -> bool:
-    """Does a request share no more with a conversation than bots say to many: one phrase, or less than it shows of
-    others, or no more than others hold as well while it shows what this one does not; and neither its last answer,
-    unless something else was asked before it, nor its summary?"""
+    """Does a request share only what bots say to many with this conversation?
+
+    That is: one phrase, or less than it shows of others, or nothing that other conversations lack while it shows
+    something this one lacks. Ids, calls, the conversation's last answer (unless another question precedes it) and its
+    summary prove more.
+    """
     shown = [m for m in spoken(request.messages[: end_of_shown(request.messages)]) if m.print]
     items, numbers = [i for m in shown for i in m.items], numbers_of(shown)
     if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i, numbers)):
@@ -63,7 +66,7 @@ def shares_only_stock_phrases(known: Known, session: Session, request: Request) 
 
 
 def _is_said_here(known: Known, session: Session, message: Message) -> bool:
-    """Does a message hold a call, or a text of more than a word or two that was said in this conversation alone?"""
+    """Does a message hold a call, or a longer text that was said in this conversation only?"""
 
     def is_ones(i: Item) -> bool:
         text = plain(i.text)
@@ -78,7 +81,7 @@ def _is_said_here(known: Known, session: Session, message: Message) -> bool:
 
 
 def _passed_last(known: Known, session: Session) -> list[str]:
-    """Long texts that the session's last answer passed to a tool, and no other session's: a model may sum up so."""
+    """Long texts that only this session's last answer passed to a tool: a model may write its summary so."""
     last = last_answer(session)
     passed = (plain(text) for call in (last.calls if last else ()) for text in strings_of(call.text))
     long = (text for text in passed if len(text) >= SUMMARY_CHARS)
@@ -87,7 +90,8 @@ def _passed_last(known: Known, session: Session) -> list[str]:
 
 
 def _ends_like_last(session: Session, request: Request) -> bool:
-    """Does a request end as the last one did, or as that did before its question, which is another one now?"""
+    """Does a request end like the session's last one, or like what preceded that one's question, which is another
+    now?"""
     shown, asked = shown_and_asked(request)
     before, last = said_of(e.message for e in before_answer(session)), end_of_shown(request.messages) - 1
     is_telling = len(shown) > 1 or breadth(plain(request.messages[last].text)) >= PROBE_CHARS
@@ -97,20 +101,20 @@ def _ends_like_last(session: Session, request: Request) -> bool:
 
 
 def _asked_last(session: Session) -> Set[str] | None:
-    """The words of what a user said last in a session; None: nothing."""
+    """The words of the user's last text in a session; None if there is none."""
     asked = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
     return {*_WORD.findall(plain(asked.text).lower())} if asked and plain(asked.text) else None
 
 
 def _is_asked_anew(asked: Set[str] | None, message: Message) -> bool:
-    """Is it a user's, short, and without a word of what was asked last? What was spoken has none."""
+    """Is it a short user text without a word of the last question? An audio message has no words."""
     text = plain(message.text)
     is_short = message.role == "user" and len(text) < SUMMARY_CHARS
     return is_short and asked is not None and asked.isdisjoint(_WORD.findall(text.lower()))
 
 
 def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
-    """Was it said in a session, also in another dress, or as the beginning that a client left of it?"""
+    """Was the message said in a session, perhaps reformatted, or as the beginning that a client kept of it?"""
     if any(i.print in prints or session.id in holding_sessions(known, i.print) for i in message.items):
         return True
     text = plain(message.text)

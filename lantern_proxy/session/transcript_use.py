@@ -1,7 +1,7 @@
 """A transcript in one text, in a session that writes its history so: is it the next turn, or a side call?
 
-Human: ...            a turn ends in the name of who is to speak; a side call quotes its lines, or holds a
-AI: ...               summary of them, under words of its own
+Human: ...            a turn ends in the name of the next speaker; a side call quotes the session's lines,
+AI: ...               or holds a summary of them, under words of its own
 Human: ...
 AI:
 """
@@ -21,20 +21,20 @@ from lantern_proxy.session.index import PROBE_CHARS, Known, side_of
 from lantern_proxy.turn import Request, plain
 
 _CUE_CHARS = 400
-"""The end of a text, in which a name that waits may stand."""
+"""Characters at the end of a text in which the next speaker's name is looked for."""
 _CUE = re.compile(r"\s[^\s\w]*\w[^\s:>\]]{0,30}[:>\]]\s*$")
-"""A name that ends a text and waits for what it says: "AI:"."""
+"""The next speaker's name at the end of a text: "AI:"."""
 _QUOTE_CHARS = 100
-"""Shorter lines of two conversations may be the same."""
+"""Shorter lines may be the same in two conversations."""
 _IN_FRONT_CHARS = 40
-"""A summary that opens a text has no more in front of it than a name."""
+"""Most characters in front of a summary that opens a text: a name."""
 
 
 def use_of_transcript(known: Known, session: Session, request: Request, *, named: bool) -> Literal["", "turn", "side"]:
-    """What the only text of a request is to a session that writes its history into one, when it holds a summary that
-    was made for the session, or lines of it: the next turn, a side call, or "" where neither is sure.
+    """What the only text of a request is to a session that writes its history into one text: the next turn or a side
+    call, if it holds lines of the session or a summary made for it; "" if neither is certain.
 
-    named: an id says whose it may be. Otherwise summaries and answers prove nothing that other sessions got, too.
+    named: an id names the session. Otherwise summaries and answers that other sessions got, too, prove nothing
     """
     text = plain(transcript_text(request))
     if not text or session.tools or request.tools:
@@ -50,9 +50,9 @@ def use_of_transcript(known: Known, session: Session, request: Request, *, named
 
 
 def is_own(known: Known, session: Session, text: str, *, of: Request | None = None) -> bool:
-    """Is no other session known that holds this text?
+    """Does no other session in memory hold this text?
 
-    of: a request that may name somebody; what other people hold is nothing to it
+    of: a request that may name a person; what other people hold is ignored then
     """
     others = [sid for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid != session.id]
     if of is not None:  # of one that was forgotten only the side calls may be left
@@ -61,9 +61,10 @@ def is_own(known: Known, session: Session, text: str, *, of: Request | None = No
 
 
 def _quotes_lines(known: Known, session: Session, whole: Haystack, *, named: bool) -> bool:
-    """Does a text hold a line of the session's user, and an answer that no other session got? They are long together.
+    """Does a text hold a line of the session's user, and an answer that no other session got, long enough together?
 
-    Of more than one turn a long line that no other session has may stand alone: old ones are summed up one by one.
+    If the session has more than one turn, one long line is enough that no other session has: clients sum up old lines
+    one by one.
     """
     lines = _found(known.lines.get(session.id, ()), whole)
     longest = max(map(len, lines), default=0)
@@ -78,7 +79,7 @@ def _found(texts: Iterable[str], whole: Haystack) -> list[str]:
 
 
 def _is_dressed_as_turn(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
-    """Does a text end in the name in which one of the user's did, and begin as that, or with a summary?"""
+    """Does a text end in the same speaker's name as a user text, and begin like that text, or with a summary?"""
     cue = _CUE.search(text[-_CUE_CHARS:])
     if cue is None:
         return False
@@ -90,7 +91,7 @@ def _is_dressed_as_turn(said: Mapping[str, str], text: str, told: Sequence[str])
 
 
 def _begins_like_side_call(known: Known, session: Session, text: str) -> bool:
-    """Does a text begin as that of the session's last side call, and not as what its user says?"""
+    """Does a text begin like the session's last side call, and unlike its user's texts?"""
     side = side_of(known, session)
     texts = [plain(e.message.text) for e in side.head if e.message.role == "user"] if side else []
     shared = max((shared_front(each, text) for each in texts), default=0)
