@@ -66,6 +66,7 @@ def follow(
 
 
 def _main(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
+    """The step of a request that begins or continues a conversation."""
     unseen: tuple[None, ...] = (None,) * len(request.messages)
     if found.session is None:
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
@@ -87,18 +88,18 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
 
 
 class Compared(NamedTuple):
-    """A request beside its session."""
+    """A request compared with its session."""
 
     base: Session
-    """The session as it was where the request goes on: before an aside, on a branch, behind a stored answer."""
+    """The session in the state that the request continues: before an aside, on a branch, after a stored answer."""
     is_moved: bool
     """Is that another branch than the one that the session was on?"""
     lines: Request
-    """The messages that were compared: other ones than came, where a client writes its history into one text."""
+    """The messages that were compared; not the request's own if a client writes its history into one text."""
     kept: tuple[str | None, ...]
     """For each of `lines` the key under which the session holds it, None when it is new."""
     verdict: Verdict
-    """What the request lacks, said of its messages as they came."""
+    """What the request lacks, in terms of its own messages."""
 
     @property
     def event(self) -> Event:
@@ -107,7 +108,7 @@ class Compared(NamedTuple):
 
 
 def compared(known: Known, session: Session, request: Request, *, restart: bool) -> Compared:
-    """`request` beside `session`, which is only looked at. restart: as in Link"""
+    """Compare `request` with `session`, without changing it. restart: as in Link"""
     known_as = without_aside(session, request)
     base = on_branch(known_as, request)
     said, session = known.said.get(base.id, {}).items(), with_prefilled_answer(base, request)
@@ -122,13 +123,13 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
 
 
 def _shows_summary(request: Request, said: Said) -> bool:
-    """Does a text that is read line by line hold a summary, too, in front of its lines?"""
+    """Does a text that is read line by line also hold a summary in front of its lines?"""
     whole = haystack_of("\n".join([plain(m.text) for m in request.messages]))
     return any(text in whole for text in side_summaries(said))
 
 
 def _as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
-    """What was found of the lines of a text, for the only message that holds them all."""
+    """The verdict on the lines of a text, for the single message that holds them all."""
     if lines is request:
         return verdict
     asked = lines.messages[-1].text
@@ -138,7 +139,7 @@ def _as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
 
 
 def _side(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
-    """A side call is filed under a session of its own: one for each sub-agent, one for all others of a session."""
+    """File a side call in a session of its own: one per sub-agent, one for all other side calls of a session."""
     parent = found.session.id if found.session and not found.session.side else found.parent
     own = found.session if found.session and found.session.side else None
     if own is None and parent:
@@ -158,7 +159,7 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
 def _shown_beside(
     known: Known, request: Request, side: Session, now: float, *, named: bool
 ) -> tuple[Session | None, tuple[Filed, ...]]:  # fmt: skip
-    """The session whose side call shows results of its last calls that its client did not show yet, and these.
+    """The session and the results of its last calls that this side call shows before its client does.
 
     named: an id led to the session
     """
@@ -174,9 +175,9 @@ def _shown_beside(
 
 
 def reply(known: Known, asked: Session, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:
-    """File the upstream's answer in the session as it is by now; nothing when the session was forgotten meanwhile.
+    """File the upstream's answer in the session as it is now; do nothing if the session was forgotten meanwhile.
 
-    asked: the session as the request left it that is answered. Another one may have come since
+    asked: the session as the answered request left it. Another request may have come since
     """
     session = known.sessions.get(asked.id)
     if session is None:

@@ -1,17 +1,16 @@
 """What does this request lack of what its session held, and how was it lost?
 
-The request is aligned, item by item, with what the session showed last (its head). What is gone, what is kept and what
-stands in the place of the gone decide:
+The request is aligned, item by item, with what the session showed last (its head). The event depends on what is gone,
+what is kept, and what stands in place of the gone:
 
     nothing gone, or only the last turn rewritten       turn, retry, branch
     everything after some point replaced                branch, unless a summary stands there
-    gone from the front or the middle, the rest kept    window, or compacted when a summary stands there
+    gone from the front or the middle, the rest kept    window, or compacted if a summary stands there
     a result or text that is short now                  cleared
 
-Each question has a module: which items are those of the head (align.py, diff.py), what is there still, but shorter
-(cleared.py), is the history only written otherwise, or taken back (rewrites.py), which message holds a summary of the
-gone (summary.py), where does a restored block go (placement.py). Words of clients (history/summaries.py) only break
-ties.
+Each question has a module: which items are those of the head (align.py, diff.py), what is still there in part
+(cleared.py), was the history only rewritten or taken back (rewrites.py), which message holds a summary of the gone
+(summary.py), where does a restored block go (placement.py). Words of clients (history/summaries.py) only break ties.
 """
 
 import re
@@ -47,7 +46,7 @@ _CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")
 _OPENING = re.compile(r"(?:<[\w:-]{1,40}>\s*)*\Z")
 """Tags that a client puts around a summary end behind it, and begin in front of it."""
 _TAGS_CHARS = 400
-"""How much of what stands in front is looked through for them."""
+"""Most characters in front of a summary that are searched for opening tags."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True, gc=False):
@@ -121,9 +120,9 @@ def compare(
 
 
 def _is_begun(session: Session, request: Request) -> bool:
-    """Does the request end in the beginning of an answer, behind a text of its user that is new?
+    """Does the request end in a prefilled answer after a new user text?
 
-    It may read like the beginning of every answer before.
+    The prefill may be the beginning of every earlier answer, too.
     """
     if not is_prefilled_answer(request.messages):
         return False
@@ -134,8 +133,8 @@ def _is_begun(session: Session, request: Request) -> bool:
 
 
 def _delta(session: Session, request: Request) -> Verdict:
-    """The verdict on a request that only holds what is new: there is nothing to compare. It was compacted where it has
-    a compaction item, or the last answer brought one."""
+    """The verdict on a request that holds only what is new, so that nothing can be compared. It was compacted if it has
+    a compaction item, or if the last answer brought one."""
     kept: tuple[None, ...] = (None,) * len(request.messages)
     at = compaction_item(request)
     if at is None and any(map(_is_folding, takewhile(lambda e: e.produced, reversed(session.head)))):
@@ -146,8 +145,8 @@ def _delta(session: Session, request: Request) -> Verdict:
 
 
 def whole(head: Sequence[Entry], request: Request) -> Request:
-    """`request` together with what its upstream holds of it: the messages before it, where it says only what is new,
-    and those that it refers to by id. head: that of its session"""
+    """`request` with the messages that its upstream stores: those before it, if it holds only what is new, and those
+    that it refers to by id. head: that of its session"""
     messages = request.messages
     if any(i.kind == "ref" for m in messages for i in m.items):
         named = {value: e.message for e in head for value in e.message.ids}
@@ -168,8 +167,8 @@ def _is_folding(entry: Entry) -> bool:
 
 
 def _more(session: Session, request: Request) -> Verdict:
-    """The verdict where the request holds all that was shown, and what is new behind it: what _event() would say,
-    without a look at each message."""
+    """The verdict on a request that holds the whole head and adds to it. It is the same as that of _event(), without a
+    comparison of every message."""
     held = [e.key if e.message.print and e.message.role not in SYSTEM else None for e in session.head]
     new = request.messages[len(held) :]
     return Verdict(event="turn" if seats(new) else "retry", kept=(*held, *(None,) * len(new)))
@@ -180,12 +179,12 @@ class _Found(NamedTuple):
     anchor: int | None = None
     summary: int | None = None
     joined: bool = False
-    """What is gone stands within other texts now: its client took nothing back, and may leave it out later."""
+    """The gone texts stand within other texts now. The client took nothing back, and may still drop them later."""
 
 
 def _event(diff: Diff, restart: bool) -> _Found:
-    """What happened: the first of these questions that is answered with yes. Those that make sure that nothing was lost
-    come before a look for a summary, those that make it likely come after it."""
+    """What happened: the first question that is answered with yes. Questions that rule out a loss come before the
+    search for a summary, those that only make it unlikely come after it."""
     cleared = find_cleared(diff)
     if is_all_there(diff, cleared):
         return _all_there(diff, cleared)
@@ -210,7 +209,7 @@ def _event(diff: Diff, restart: bool) -> _Found:
 
 
 def _all_there(diff: Diff, cleared: Sequence[tuple[int, int]]) -> _Found:
-    """What happened where every message is still there, at least in part: what did the client do to them?"""
+    """What happened if every message is still there, at least in part: was anything cleared, or a summary renewed?"""
     renewed = renewed_summary(diff)
     if renewed is not None:
         return _Found("compacted", renewed, renewed)
@@ -220,16 +219,16 @@ def _all_there(diff: Diff, cleared: Sequence[tuple[int, int]]) -> _Found:
 
 
 def _joined(diff: Diff) -> _Found:
-    """What happened where all that is gone stands within other texts: was it only put together otherwise? Where some
-    was lost before, and a summary was made for it just now, that takes the place of what was put back until then."""
+    """What happened if all gone texts stand within other texts: they were only joined. But if the session lost
+    something before, and a text holds a summary made just now, that summary replaces what was restored until then."""
     anew = diff.anew if diff.session.lost else ()
     at = next((at for at, i in diff.new if any(summary in plain(i.text) for summary in anew)), None)
     return _Found(diff.forward, joined=True) if at is None else _Found("compacted", at, at)
 
 
 def _asked_beside(diff: Diff, summary: int) -> str:
-    """What the user asks in the message that holds a summary: what follows one that was seen generated, or stands in
-    front of it, else the last part of the message, or its last paragraph."""
+    """What the user asks in the message that holds a summary: what follows a summary that was seen generated, or what
+    precedes it; else the last part of the message, or its last paragraph."""
     if diff.pending == len(diff.new) or diff.new[diff.pending].at != summary:
         return ""
     texts, told = [s.item.text for s in diff.new[diff.pending :] if s.item.kind == "text"], summaries(diff.said)
@@ -249,13 +248,13 @@ def _asked_beside(diff: Diff, summary: int) -> str:
 
 
 def _follows_answer(diff: Diff, at: int) -> bool:
-    """Stands the session's last answer right before this message? Then its user says something in it."""
+    """Is the message before this one the session's last answer? Then this one holds something its user says."""
     last = diff.session.head[-1]
     return last.produced and not last.message.calls and at > 0 and diff.kept[at - 1] == last.key
 
 
 def shown_to_model(request: Request) -> Sequence[Message]:
-    """The messages that the model gets to see: Anthropic's servers drop what stands before a compaction block."""
+    """The messages that the model sees: Anthropic's servers drop everything before a compaction block."""
     at = compaction_item(request, last=True) if request.api == "messages" else None
     if at is None:
         return request.messages
@@ -264,7 +263,8 @@ def shown_to_model(request: Request) -> Sequence[Message]:
 
 
 def _folded(session: Session, request: Request) -> int | None:
-    """Index of a compaction block that the last answer brought: the client still sends all before it, for nothing."""
+    """Index of a compaction block that the last answer brought; None if there is none. The client still sends
+    everything before it, though the model does not see that."""
     last = session.head[-1] if session.head and request.api == "messages" else None
     if last is None or not last.produced or all(i.kind != "compaction" for i in last.message.items):
         return None
@@ -273,10 +273,11 @@ def _folded(session: Session, request: Request) -> int | None:
 
 
 def _first_kept_user(diff: Diff) -> int | None:
-    """The first kept text of a user at which the beginning that providers cache ends, since what followed is gone.
+    """Index of the first kept user text at which the cached prefix ends, since what followed is gone.
 
-    Where that is the last before the gap it is the anchor itself: what a client pins there outlives the next cut. Where
-    an agent is at work and no text of a user is left, the last result is it; words of the assistant never are.
+    If the last user text before the gap is kept, it is the anchor itself, since what a client pins there survives the
+    next cut. If an agent is at work and no user text is left, the last result is the anchor; an assistant message never
+    is.
     """
     messages = diff.request.messages
     same = [(a, diff.new[b].at) for a, b in diff.pairs if diff.old[a].item.print == diff.new[b].item.print]

@@ -1,6 +1,6 @@
 """Aligns a request with a session's head: which items are equal, which altered, which moved?
 
-An item of the head that finds no partner is gone; an item of the request that finds none is new.
+An item of the head without a partner is gone; an item of the request without one is new.
 """
 
 import sys
@@ -29,26 +29,26 @@ from lantern_proxy.history.record import is_empty
 from lantern_proxy.turn import SYSTEM, Item, Message, plain
 
 _BARE_CHARS = 20_000
-"""Texts of more characters are found by their beginning and their end alone."""
+"""Longer texts are matched by their beginning and end only."""
 _COMPARED_CHARS, _PAIR_CHARS, _GATHER_CHARS = 20_000_000, 100, 10
-"""How many characters of texts that begin or end alike may be compared, beyond those of the history itself; what a pair
-costs besides, in characters; and what it costs to put one candidate on the list. All that takes less than a second.
-When it is used up, as where thousands of texts begin with one date, all other texts count as different."""
+"""How many characters of texts that begin or end alike may be compared, beyond those of the history itself; the extra
+cost of a pair, and of listing one candidate, in characters. Together that is less than a second. Once it is used up, as
+with thousands of texts that begin with one date, all remaining texts count as different."""
 _JUNK = 500
-"""Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
+"""From this many items on, very frequent ones are not matched one by one (difflib's autojunk)."""
 _STEPS = 200
-"""How often an item may be looked at, on average, in the search for the longest runs of equal items."""
+"""How often an item may be examined, on average, in the search for the longest runs of equal items."""
 _FEW = 8
-"""Fewer candidates than this are all compared, without a look at which of them are likely."""
+"""Fewer candidates than this are all compared, without selecting likely ones."""
 _WINDOW = 400
-"""How far behind the last one that was found an alike item is looked for."""
+"""How far after the last match a similar item is looked for."""
 
 Pairs = list[tuple[int, int]]
 """(index in old, index in new)"""
 
 
 class _Budget:
-    """How much more of a request may be compared: all of it once, and then some."""
+    """How much more of a request may be compared: everything once, and a fixed amount beyond."""
 
     def __init__(self, old: Sequence["Seat"], new: Sequence["Seat"]) -> None:
         self._left_chars = _COMPARED_CHARS + sum(_PAIR_CHARS + len(seat.item.text) for seat in (*old, *new))
@@ -58,11 +58,11 @@ class _Budget:
         return self._left_chars < 0
 
     def gather(self, count: int) -> None:
-        """Pay for putting `count` candidates on the list."""
+        """Pay for listing `count` candidates."""
         self._left_chars -= _GATHER_CHARS * count
 
     def lasting(self, costs: Sequence[int]) -> int:
-        """How many comparisons, from the first on, there is still room for. costs: of each"""
+        """How many comparisons, from the first on, can be paid. costs: of each"""
         if self._left_chars >= sum(costs):
             return len(costs)
         return bisect_right([*accumulate(costs)], self._left_chars)
@@ -90,8 +90,8 @@ def seats(messages: Sequence[Message]) -> list[Seat]:
 
 
 def with_distinct_ids(old: Sequence[Seat], new: Sequence[Seat]) -> tuple[Sequence[Seat], Sequence[Seat]]:
-    """Both sides with ids that tell calls apart: where several calls of one side have the same id, as those of models
-    that number the calls of each answer, it goes with what is called for, or with nothing where that is the same."""
+    """Both sides with ids that tell calls apart. Models that number the calls of each answer reuse ids; such an id is
+    combined with what is called, or dropped if that is the same, too."""
     sides = (old, new)
     counts = [Counter(v for s in side if s.item.kind == "call" for v in {*s.item.ids}) for side in sides]
     numbers = {value for count in counts for value, times in count.items() if times > 1}
@@ -104,7 +104,7 @@ def with_distinct_ids(old: Sequence[Seat], new: Sequence[Seat]) -> tuple[Sequenc
 
 
 def _with_calls(side: Sequence[Seat], numbers: Set[str], same: Set[tuple[str, bytes]]) -> list[Seat]:
-    """Calls, and their results behind them, with the ids among `numbers` that with_distinct_ids() gives them."""
+    """Calls, and the results after them, with the ids among `numbers` made distinct: see with_distinct_ids()."""
     found, last = list[Seat](), dict[str, bytes]()
     for at, i in side:
         if i.kind not in ("call", "result") or numbers.isdisjoint(i.ids):
@@ -120,12 +120,12 @@ def _with_calls(side: Sequence[Seat], numbers: Set[str], same: Set[tuple[str, by
 def align(
     old: Sequence[Seat], new: Sequence[Seat], *, answer: int, pending: int, finished: bool
 ) -> tuple[Pairs, Pairs]:
-    """Pairs that rise in both, and pairs out of their order.
+    """(pairs that rise on both sides, pairs out of order)
 
     answer:   the first message of the head's answer, which the client had not shown yet
     pending:  index in `new` of the first text that waits for an answer
-    finished: the head's last turn was answered, so a pending text that reads like an older one is a new one, unless the
-              request goes on just as the head did
+    finished: the head's last turn was answered, so a pending text equal to an older one is new, unless the request
+              continues exactly like the head
     """
     both = _Both(old, new, answer, pending)
     pairs = _exact(old, new)
@@ -141,7 +141,7 @@ def align(
 
 
 def _in_last_turn(old: Sequence[Seat], a: int) -> bool:
-    """Does no user text that follows an answer come after old[a]?"""
+    """Does no user text after an answer follow old[a]?"""
     return not any(s.item.role == "user" and s.item.kind == "text" for s in old[_first_model(old, a) :])
 
 
@@ -163,8 +163,8 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
 
 
 def _matches(a: Sequence[bytes], b: Sequence[bytes]) -> Pairs:
-    """Pairs of equal fingerprints as difflib finds them: the longest run of equal ones, then the same in front of it
-    and behind it. Where that would take long, of the rest only those that come once in both."""
+    """Pairs of equal fingerprints as difflib finds them: the longest run of equal ones, then the same before and after
+    it. If that would take long, only those that occur once on both sides are matched in the rest."""
     found, is_rising = _of_once(a, b)
     if is_rising:
         return found
@@ -191,7 +191,8 @@ def _matches(a: Sequence[bytes], b: Sequence[bytes]) -> Pairs:
 
 
 def _of_once(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Pairs, bool]:
-    """Pairs of those that come once in both. And are these all that both have in common, in the same order?"""
+    """(pairs of fingerprints that occur once on each side, are these all that both sides share and in the same
+    order)"""
     counts_a, counts_b = Counter(a), Counter(b)
     places = {each: j for j, each in enumerate(b)}
     common = [(i, each) for i, each in enumerate(a) if each in places]
@@ -200,7 +201,7 @@ def _of_once(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Pairs, bool]:
 
 
 def _rising(pairs: Pairs) -> Pairs:
-    """The most pairs that rise on both sides (a longest increasing subsequence, by patience sorting)."""
+    """As many pairs as possible that rise on both sides (a longest increasing subsequence, by patience sorting)."""
     ends, last, before = list[int](), list[int](), list[int]()
     for n, (_, j) in enumerate(pairs):
         at = bisect_left(ends, j)
@@ -221,7 +222,7 @@ def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tu
 
 
 class _Both:
-    """A head's items and a request's, of which those that are not equal are compared. See align()."""
+    """The items of a head and of a request; those that are not equal are compared. See align()."""
 
     def __init__(self, old: Sequence[Seat], new: Sequence[Seat], answer: int, pending: int) -> None:
         self._old, self._new, self._pending = old, new, pending
@@ -230,8 +231,8 @@ class _Both:
         self._budget = _Budget(old, new)
 
     def alike_in(self, gap_old: range, gap_new: range) -> Iterable[tuple[int, int]]:
-        """Pairs of items in a gap between equal ones: place by place where all of them fit; else each new item with the
-        first old one that is alike, in order."""
+        """Pairs of similar items in a gap between equal ones: place by place if all of them fit; else each new item
+        with the first old one that is similar, in order."""
         if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= self._pending:
             in_place = list(zip(gap_old, gap_new, strict=False))
             if all(self._is_likely(a, b) for a, b in in_place):
@@ -259,8 +260,8 @@ class _Both:
                 return
 
     def _fits(self, b: int, alone: bool, a: int) -> bool:
-        """Is new[b] what became of old[a]? A picture in the place of a picture is: it has a new address with every
-        request, or was uploaded meanwhile. alone: nothing else is in their gap"""
+        """Did old[a] become new[b]? Any picture fits in place of a picture: it gets a new address with every request,
+        or was uploaded meanwhile. alone: nothing else is in their gap"""
         before, after = self._old[a].item, self._new[b].item
         is_pending = b >= self._pending
         if is_pending and len(plain(after.text)) > len(plain(before.text)):
@@ -271,7 +272,8 @@ class _Both:
         return likely or (alone and not is_pending and (is_mostly(before, after) or is_behind_note(before, after)))
 
     def moved(self, pairs: Pairs) -> Pairs:
-        """Items that stand elsewhere in the request now: not gone, only out of their order. What is pending is new."""
+        """Pairs of items that stand elsewhere in the request now. They are not gone, only out of order. Pending items
+        are new."""
         old, new = self._old, self._new
         paired_old, paired_new = {a for a, _ in pairs}, {b for _, b in pairs}
         gone = [a for a in range(len(old)) if a not in paired_old]
@@ -300,7 +302,7 @@ class _Both:
 
 
 class _Marked:
-    """Some seats, indexed by marks: an item and whatever is alike to it share a mark, see _marks()."""
+    """Seats, indexed by marks: similar items share at least one mark, see _marks()."""
 
     def __init__(self, of: Sequence[Seat], some: Iterable[int], budget: _Budget) -> None:
         self._budget = budget
@@ -314,7 +316,7 @@ class _Marked:
         self._long = {at for at, text in self._texts.items() if len(text) > _BARE_CHARS}
 
     def near(self, i: Item, start: int = 0, stop: int = sys.maxsize) -> set[int]:
-        """The seats in [start, stop) that share a mark with an item: all that may be alike to it are among them."""
+        """The seats in [start, stop) that share a mark with an item: all items similar to it are among them."""
         found = set[int]()
         for mark in _marks(i):
             places = self._places.get(mark, ())
@@ -324,9 +326,9 @@ class _Marked:
     def first(
         self, i: Item, near: Sequence[int], fits: Callable[[int], bool], *, closely: int = sys.maxsize
     ) -> int | None:
-        """The first of the seats `near` that `fits`, while patience lasts; None: none does.
+        """The first of the seats `near` that `fits`, within the budget; None if none does.
 
-        closely: from this seat on every one is tried; before it only those that look alike, see _likely()
+        closely: from this seat on every one is tried; before it only likely ones, see _likely()
         """
         if not near:
             return None
@@ -338,7 +340,7 @@ class _Marked:
         return found
 
     def _likely(self, i: Item, near: Sequence[int], closely: int) -> Iterable[int]:
-        """Those of `near` that are worth a look: few are, of thousands of texts that have one template."""
+        """The seats of `near` that are worth a comparison: few are, among thousands of texts with one template."""
         text, texts, back = unstamped(i), self._texts, (unstamped(i), ">")
         if len(near) < _FEW or i.kind != "text" or len(text) > _BARE_CHARS or text.endswith(">"):
             return near
@@ -352,8 +354,8 @@ class _Marked:
 
 
 def _marks(i: Item) -> Set[str]:
-    """Marks of an item. Two items that may be alike share at least one, so that not each has to be compared with each;
-    two texts of different roles share none."""
+    """Marks of an item. Two similar items share at least one, which saves comparing all pairs; two texts of different
+    roles share none."""
     if i.kind == "media":
         return {*i.ids, f"media {i.role}"}
     if i.kind != "text":
@@ -368,7 +370,7 @@ def _bare_mark(i: Item, text: str) -> str:
 
 
 def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
-    """Is one of `some` alike to one of `others`?"""
+    """Is one of `some` similar to one of `others`?"""
     of, sought = [Seat(0, i) for i in some], [Seat(0, i) for i in others]
     marked = _Marked(of, range(len(of)), _Budget(of, sought))
 

@@ -12,27 +12,28 @@ from lantern_proxy.history.text import shared_ends, shared_front, terms
 from lantern_proxy.turn import Item, plain
 
 _SHORTENED = ("text", "result", "call")
-"""Kinds of items of which clients leave something out."""
+"""Kinds of items that clients shorten."""
 _CLEARED_SHARE, _CLEARED_MIN_CHARS = 0.35, 80
-"""A tool result of so many characters that kept less than this share of its text was cleared."""
+"""A tool result of at least this many characters that kept less than this share of its text was cleared."""
 _CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
-"""A placeholder may be half as long as a short result that it stands for, but shares hardly any of its words."""
+"""A placeholder may be half as long as a short result that it replaces, but shares hardly any of its words."""
 _CLEARED_TEXT_CHARS = 400
-"""Shorter texts may just be others."""
+"""Shorter texts may just be different ones."""
 _PLACEHOLDER_CHARS = 200
 _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
-"""A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
+"""A text was cut if it lost a fifth of its length, at least this many characters, and most of the rest stood at its
+ends."""
 _SHORT_CUT_SHARE, _SHORT_CUT_MIN_CHARS = 0.67, 40
-"""A result may be short: it was cut when it lost a third of its length, and so many characters."""
+"""A result may be short: it was cut if it lost a third of its length, and this many characters."""
 _OMITTED_MIN_CHARS = 12
-"""A text with an ellipsis in its middle was cut if it lost so many characters."""
+"""A text with an ellipsis in its middle was cut if it lost this many characters."""
 _FRONT_CHARS, _NOTE_CHARS = 16, 200
-"""A text behind a note is found by so many characters of its beginning; and most characters of the note."""
+"""Characters of its beginning by which a text is found after a note; and most characters of the note."""
 
 
 def find_cleared(diff: Diff) -> Pairs:
-    """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media. What
-    was said before, and is back, is no placeholder, but for one that was taken back."""
+    """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media. An
+    earlier text that came back is no placeholder, unless the client had taken it back."""
     old, new, taken_back = diff.old, diff.new, {*diff.session.abandoned.values()}
     back = {b for b in diff.returned if diff.request.messages[new[b].at].print not in taken_back}
     replaced = [(a, b) for a, b in diff.replaced if _may_stand_for(old[a].item, new[b].item)]
@@ -54,7 +55,7 @@ def _may_stand_for(old: Item, new: Item) -> bool:
 
 
 def is_all_there(diff: Diff, cleared: Collection[tuple[int, int]]) -> bool:
-    """Is nothing gone but what was cleared, and short results whose placeholder is worded anew?"""
+    """Is nothing gone except what was cleared, and short results whose placeholder was reworded?"""
     if not (diff.gone and cleared):
         return not diff.gone
     reworded = {a for a, b in diff.replaced if _is_reworded(diff.old[a].item, diff.new[b].item)}
@@ -67,7 +68,7 @@ def _is_reworded(old: Item, new: Item) -> bool:
 
 
 def _media(diff: Diff) -> Iterator[tuple[int, int]]:
-    """Media that are gone, each with the last text that may stand for it."""
+    """Media that are gone, each with the last text that may replace it."""
     last = {diff.new[b].item.role: b for b in diff.fresh if _is_placeholder(diff, b)}
     for a, i in zip(diff.gone, diff.gone_items, strict=True):
         if i.kind == "media" and i.role in last:
@@ -75,23 +76,23 @@ def _media(diff: Diff) -> Iterator[tuple[int, int]]:
 
 
 def _is_placeholder(diff: Diff, b: int) -> bool:
-    """May a short text stand for media: those that were in its message, or all that is gone?"""
+    """May a short text replace media: those in its message, or the only item that is gone?"""
     new, item = diff.new, diff.new[b].item
     beside = len(diff.gone) == 1 or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
     return item.kind == "text" and beside and len(item.text) < _PLACEHOLDER_CHARS
 
 
 def _is_emptied(diff: Diff, a: int, b: int, *, often: bool) -> bool:
-    """Stands hardly anything for a long text now, or for any result or call of which what followed is kept, or for a
-    text in whose place the same stands as for others?"""
+    """Is hardly anything left of a long text, or, if later items are kept, of any result or call, or of a text that has
+    the same placeholder as others?"""
     old = diff.old[a].item
     is_past = (often or old.kind != "text") and any(after > a for after, _ in diff.pairs)
     return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, diff.new[b].item)
 
 
 def _is_cleared(old: Item, new: Item) -> bool:
-    """Has a result, a call (or a text that was replaced) kept less than a third of its length, or of a result hardly a
-    word?"""
+    """Did a result, a call or a replaced text keep less than a third of its length? A result also counts if it kept
+    hardly a word."""
     if old.print == new.print or old.kind not in _SHORTENED or (old.kind == "text" and is_alike(old, new)):
         return False
     before, after = plain(old.text), plain(new.text)
@@ -101,18 +102,18 @@ def _is_cleared(old: Item, new: Item) -> bool:
 
 
 def _tells_other(before: str, after: str) -> bool:
-    """Is `after` no shorter telling of `before`, but about something else?"""
+    """Is `after` about something else than `before`, so that it is no shorter version of it?"""
     found = terms(before)
     return len(found) >= _CLEARED_MIN_TERMS and len(found & terms(after)) < _CLEARED_TERMS_SHARE * len(found)
 
 
 def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
-    """Was a part of a text left out, at its end or in its middle? A mark may stand there instead.
+    """Was part of a text left out, at its end or in its middle? A mark may stand in its place.
 
-    A text of the last turn, and the last result, may lose what their client had put behind them meanwhile. Where an
-    ellipsis stands in its middle, or it ends within a word, its client has cut a text of the last turn, too.
+    A text of the last turn, and the last result, may lose what their client had appended. A text of the last turn
+    counts as cut if an ellipsis stands in its middle, or if it ends within a word.
 
-    in_place: do both stand alone between the same neighbours? Then one of its ends and an ellipsis are enough
+    in_place: both stand alone between the same neighbours; then one of its ends and an ellipsis are enough
     """
     old, new = diff.old[a].item, diff.new[b].item
     if old.print == new.print or old.kind not in _SHORTENED or old.kind != new.kind:
@@ -133,15 +134,15 @@ def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
 
 
 def _behind_thoughts(i: Item) -> list[str]:
-    """An answer without the thoughts that it begins with: who leaves them out loses nothing that was said."""
+    """An answer without the reasoning at its beginning: leaving that out loses nothing that was said."""
     return [plain(text) for text in shown_as(i.text)[1:]] if i.role == "assistant" else []
 
 
 def _is_in_front_now(diff: Diff, before: str, after: str, at: int) -> bool:
-    """Stands what a text lost of its beginning in the user's first text now? Some clients write their orders in front
-    of what their user says first, and that was this text, until what had been left out before it came back.
+    """Does the lost beginning of a text stand in the user's first text now? Some clients write their orders in front of
+    the first user text, and this was the first one until omitted messages came back.
 
-    at: of its message
+    at: index of its message
     """
     first = next(filter(is_user_text, diff.new), None)
     kept = shared_front(before[::-1], after[::-1])
@@ -153,7 +154,7 @@ def _is_in_front_now(diff: Diff, before: str, after: str, at: int) -> bool:
 
 
 def _ends_in_a_word(before: str, after: str) -> bool:
-    """Was a text cut off behind so many characters, wherever that is?"""
+    """Was a text cut off within a word?"""
     return before.startswith(after) and before[len(after) - 1 : len(after) + 1].isalnum()
 
 
@@ -164,11 +165,11 @@ def _is_shorter(kind: str, before: str, after: str) -> bool:
 
 
 def _is_of(before: str, after: str) -> bool:
-    """Stood most of `after` at the ends of `before`, whatever stands between its words now?"""
+    """Did most of `after` stand at the ends of `before`, whatever separates its words now?"""
     return any(shared_ends(a, b) >= _OWN_SHARE * len(b) for a, b in ((before, after), (bare(before), bare(after))))
 
 
 def _without_note(before: str, after: str) -> str:
-    """`after` without what its client wrote in front of the beginning of `before`."""
+    """`after` without a note that its client wrote in front of the beginning of `before`."""
     at = after.find(before[:_FRONT_CHARS], 0, _NOTE_CHARS) if len(before) >= _FRONT_CHARS else -1
     return after[at:] if at > 0 else after

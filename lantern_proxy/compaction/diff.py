@@ -1,4 +1,5 @@
-"""A session's head and a request side by side: which items are kept, gone, moved, returned, new, cut short."""
+"""The difference between a session's head and a request: which items are kept, gone, moved, returned, new, cut
+short."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from lantern_proxy.turn import Event, Item, Request, plain
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """A session's head and a request, side by side. Numbers are indices of seats: items that are compared."""
+    """The difference between a session's head and a request. Numbers are indices of seats: items that are compared."""
 
     session: Session
     request: Request
@@ -27,37 +28,37 @@ class Diff:
     answer: int
     """Index, in the head, of the first message of the last answer, which the client had not shown yet."""
     pending: int
-    """The first seat in `new` of the user message that waits for an answer, or of what the client shows as its own
-    version of the last answer in front of that."""
+    """The first seat in `new` of the user message that waits for an answer, or of the client's own version of the last
+    answer in front of it."""
     pairs: Sequence[tuple[int, int]]
     """(seat in `old`, seat in `new`) of the same item, rising on both sides."""
     moved: Sequence[tuple[int, int]]
-    """Such pairs of items that stand elsewhere now, out of their order."""
+    """The same for items that stand elsewhere now, out of order."""
     matched: Sequence[tuple[int, int]]
     """`pairs` and `moved`."""
     gone: Sequence[int]
-    """Seats in `old` that are in no pair."""
+    """Seats in `old` without a partner."""
     gone_items: Sequence[Item]
     """The items at `gone`."""
     returned: Sequence[int]
-    """Seats in `new` of messages that the head does not show, but the session holds behind this very history."""
+    """Seats in `new` of messages that the head does not show, but that the session held after this very history."""
     fresh: Sequence[int]
     """Seats in `new` of what the session does not hold."""
 
     @property
     def forward(self) -> Event:
-        """What happened where nothing was lost or taken back."""
+        """The event if nothing was lost or taken back."""
         return "turn" if self.fresh else "retry"
 
     @property
     def is_answer_gone(self) -> bool:
-        """Is nothing gone but answers of the model?"""
+        """Are only answers of the model gone?"""
         return all(self.session.head[self.old[a].at].produced for a in self.gone)
 
     @cached_property
     def kept(self) -> tuple[str | None, ...]:
         """For each message of the request the key of the head's message that holds the first of its items; None for a
-        new one. A message with another result of a call than before is new, too."""
+        new one, and for a message with a new result of a call."""
         shared: dict[int, int] = {}
         anew = {self.new[b].at for a, b in self.matched if self._is_another_result(a, b)}
         for a, b in self.matched:
@@ -74,8 +75,8 @@ class Diff:
 
     @property
     def dressed(self) -> dict[int, str]:
-        """Index of each message of the request that holds all that the head's message says, and more -> the hex
-        fingerprint of that one."""
+        """Index of each message of the request that contains the head's message and more -> hex fingerprint of the
+        latter."""
         before, now = {e.key: e.message for e in self.session.head}, self.request.messages
         pairs = [(at, before[key], now[at]) for at, key in enumerate(self.kept) if key]
         return {
@@ -85,10 +86,10 @@ class Diff:
         }
 
     def _is_another_result(self, a: int, b: int) -> bool:
-        """Did a call that waited (for a consent, for work in the background) get its result, or more of it?
+        """Did a call that waited (for consent, for background work) get its result, or more of it?
 
-        What is shorter was cleared or cut, unless both are short in the last turn; and what was said before stands for
-        many results.
+        A shorter result was cleared or cut, unless both are short in the last turn. A text that was said before may be
+        the placeholder of many results.
         """
         old, new = self.old[a].item, self.new[b].item
         if old.print == new.print or not old.kind == new.kind == "result":
@@ -114,10 +115,8 @@ class Diff:
 
     @cached_property
     def replaced(self) -> list[tuple[int, int]]:
-        """Pairs of seats that stand alone between the same neighbours, of one role, with another text each.
-
-        What only moved there stands for nothing else.
-        """
+        """Pairs of seats that stand alone between the same neighbours, with one role and different texts. An item that
+        only moved there replaces nothing."""
         exact = [(-1, -1), *self.pairs]
         found = []
         taken = {b for _, b in self.matched}
@@ -137,7 +136,7 @@ class Diff:
 
     @property
     def shown(self) -> list[tuple[int, int]]:
-        """`matched` without the answers that the client shows for the first time, in whatever dress."""
+        """`matched` without the answers that the client shows for the first time, however formatted."""
         return [(a, b) for a, b in self.matched if self.old[a].at < self.answer or self.old[a].item.role != "assistant"]
 
     @cached_property
@@ -148,7 +147,7 @@ class Diff:
 
 
 def diff_of(session: Session, request: Request, said: Said, anew: Collection[str] = ()) -> Diff:
-    """The head of `session` and `request`, side by side, item by item. said, anew: as compare() takes them"""
+    """Compare the head of `session` with `request`, item by item. said, anew: as compare() takes them"""
     old, new = with_distinct_ids(seats([e.message for e in session.head]), seats(request.messages))
     pending = _pending(old, new)
     answer = 0 if session.recalled else len(before_answer(session))
@@ -168,8 +167,8 @@ def diff_of(session: Session, request: Request, said: Said, anew: Collection[str
 
 
 def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
-    """The first seat of the user message that waits for an answer; where that message repeats what was asked before,
-    the seat of its last text."""
+    """The first seat of the user message that waits for an answer; if that message repeats an earlier question, the
+    seat of its last text."""
     at = len(new)
     while at and new[at - 1].at == new[-1].at and _is_users(new[at - 1].item):
         at -= 1
@@ -182,8 +181,8 @@ def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
 
 
 def _version(old: Sequence[Seat], new: Sequence[Seat], answer: int, pending: int, matched: Pairs) -> int:
-    """Where a client shows a version of its own in place of the last answer, between what was asked and the user's next
-    text, the first seat of that; else `pending`. Such a version is no summary, whatever it speaks of."""
+    """The first seat of the client's own version of the last answer, if one stands between the question and the user's
+    next text; else `pending`. Such a version is no summary, whatever it is about."""
     found = dict(matched)
     asked = max((a for a in range(len(old)) if old[a].at < answer), default=None)
     if asked is None or asked not in found or any(a in found for a in range(asked + 1, len(old))):

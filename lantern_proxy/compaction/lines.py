@@ -1,7 +1,7 @@
 """Does a text stand within a longer one that was composed of many, allowing for small changes by the client?
 
-A history that is written into one text names who speaks: in front of each text, or behind the orders with which the
-first one began. What stood behind the last text may be left out there.
+A history written into one text names the speakers: in front of each text, or after the orders with which the first one
+began. What followed the last text may be missing there.
 """
 
 import re
@@ -13,26 +13,26 @@ from lantern_proxy.history.containment import Haystack
 from lantern_proxy.turn import plain
 
 _LEAST_CHARS = 8
-"""Lines that have fewer characters together prove nothing: they may stand anywhere."""
+"""Lines with fewer characters together prove nothing: they may stand anywhere."""
 _NAME_CHARS = 40
-"""Most characters between two lines of a text that is written into another: who speaks, or nothing."""
+"""Most characters between two lines of a text within another one: the speaker's name, or nothing."""
 _PLACES, _LINE_CHARS = 100, 64
-"""Most places at which the first line is looked for; and what a line that is found behind it in vain costs, in
-characters."""
+"""Most places at which the first line is looked for; and the cost, in characters, of a following line that leads
+nowhere."""
 
 _TIMED = re.compile(rf"(?:\A|^[^\w\n]{{0,8}}\w[^\n:>\]]{{0,30}}[:>\]])[ \t]{{0,8}}{STAMP}", re.M)
 
 
 def untimed(text: str) -> str:
-    """`text` without the time at its beginning, and without the times, with the names, at the beginnings of its lines:
-    clients write these anew with every request."""
+    """`text` without the time at its beginning, and without times and names at the beginnings of its lines: clients
+    write these anew with every request."""
     return _TIMED.sub("\n", text)
 
 
 def stands_in(whole: Haystack, text: str, *, notes: bool) -> bool:
-    """Does `text` stand in `whole`, in one piece or line by line, with no more than names in between?
+    """Does `text` stand in `whole`, in one piece or line by line, with only names in between?
 
-    notes: its client may have taken back what it had put behind its first lines
+    notes: its client may have removed what it had put after the first lines
     """
     if plain(text) in whole:
         return True
@@ -46,7 +46,7 @@ def stands_in(whole: Haystack, text: str, *, notes: bool) -> bool:
 
 
 def is_made_of(whole: str, texts: Iterable[str]) -> bool:
-    """Is `whole` nothing but these texts, one behind the other, with no more than names around them?"""
+    """Does `whole` consist of these texts in order, with only names around them?"""
     lines = [line for text in texts for line in _lines(text)]
     at = whole.find(lines[0], 0, _NAME_CHARS + len(lines[0])) if lines else -1
     if at < 0:
@@ -60,7 +60,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _run(whole: str, lines: Sequence[str], at: int) -> tuple[int, int]:
-    """(how many of `lines` stand one behind the other in `whole`, the first of them at `at`; where they end)"""
+    """(how many of `lines` follow each other in `whole`, the first of them at `at`; where they end)"""
     end = at + len(lines[0])
     for n, line in enumerate(lines[1:], start=1):
         following = whole.find(line, end, end + _NAME_CHARS + len(line))

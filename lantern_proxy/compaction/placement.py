@@ -8,18 +8,18 @@ from lantern_proxy.turn import SYSTEM, Message, Request
 
 
 def may_hold_block(m: Message) -> bool:
-    """May a block ride inside this message? Only a user's text that carries no tool result."""
+    """May a block go inside this message? Only into a user's text without tool results."""
     kinds = {i.kind for i in m.items}
     return m.role == "user" and "result" not in kinds and any(i.kind == "text" and not is_empty(i) for i in m.items)
 
 
 def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"]] | None:
-    """Where the block of a loss at `anchor` goes: (message, how); None when there is no place that breaks nothing.
+    """Where the block of a loss at `anchor` goes: (message, how); None if every place would break something.
 
-    Inside the anchor when a user speaks there, else inside the next user text, else as a user message of its own
-    behind the last tool result, or behind a summary that nothing follows. An encrypted compaction item takes a user
-    message right after it. Behind other words of the assistant there is no place: the model may have to go on with
-    them, and Anthropic's always has to.
+    Inside the anchor if it is a user's text, else inside the next user text, else as a user message of its own after
+    the last tool result, or after a summary that nothing follows. After an encrypted compaction item comes a user
+    message right away. After other assistant text there is no place: the model may have to continue it, and Anthropic's
+    always has to.
     """
     messages = request.messages
     if any(i.kind == "compaction" for i in messages[anchor].items) and request.api == "responses":
@@ -36,18 +36,18 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
 
 
 def is_prefilled_answer(messages: Sequence[Message]) -> bool:
-    """Is the last message one of the assistant, right behind a text of its user, with which the model has to go on?"""
+    """Is the last message an assistant's, right after a user text, so that the model has to continue it?"""
     if len(messages) < 2 or messages[-1].role != "assistant" or messages[-1].calls:
         return False
     return may_hold_block(messages[-2])
 
 
 def question(request: Request, kept: Sequence[str | None] = (), *, is_summed_up: bool = False) -> int | None:
-    """Index of the user text that waits for an answer: the last message, but for system messages behind it and the
-    beginning of an answer.
+    """Index of the user text that waits for an answer: the last message, apart from system messages and a prefilled
+    answer after it.
 
-    kept: what the session held of each message. A text that it held, behind a new one, is a note of its client's, and
-    one that ends in its last answer may show what is asked in front of what was said before.
+    kept: the session's key of each message, None for new ones. A known text after a new one is a client's note. A
+          request that ends in the session's last answer may show the question in front of what was said before
     """
     messages = request.messages
     at = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role not in SYSTEM), None)
@@ -63,7 +63,7 @@ def question(request: Request, kept: Sequence[str | None] = (), *, is_summed_up:
 
 
 def _asked_in_front(messages: Sequence[Message], kept: Sequence[str | None], last: int) -> int | None:
-    """The newest text of a user that the session did not hold, in front of an answer that it held, the last message."""
+    """The newest user text unknown to the session, if the last message is an answer known to it; else None."""
     if not kept or kept[last] is None:
         return None
     return next((at for at in range(last - 1, -1, -1) if kept[at] is None and may_hold_block(messages[at])), None)

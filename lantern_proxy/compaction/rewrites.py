@@ -17,14 +17,14 @@ from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.turn import Item, Message, item, plain
 
 _TEXTS_TOLD = 4
-"""How many texts of a user are looked for in what was said before."""
+"""How many user texts are looked for among earlier ones."""
 
 
 # --- taken back: a branch ------------------------------------------------------------------------------------------
 
 
 def is_gone_back(diff: Diff) -> bool:
-    """Does the request go on from where the session was long ago, and its head is not?"""
+    """Does the request continue from an earlier point of the session, one its head is no longer at?"""
     if not diff.returned or not diff.pending:
         return False
     chain = chains(diff.request.messages)[diff.new[diff.pending - 1].at]
@@ -32,10 +32,11 @@ def is_gone_back(diff: Diff) -> bool:
 
 
 def is_improved(diff: Diff) -> bool:
-    """Is all that is gone what was said between what the user asked and the answer that is shown for it, the last?
+    """Is only the talk gone between the user's question and its final answer?
 
-    A draft and what was wrong with it, an answer that was no JSON. What was called for is no such talk, and a client
-    that keeps the first message and the last two leaves out the same.
+    Examples: a draft and its criticism, an answer that was invalid JSON. Tool calls are no such talk, and the request
+    must also keep the answer before the question, since a client that keeps only the first message and the last two
+    would look the same.
     """
     first, last = diff.gone[0], diff.gone[-1]
     inside = first > 1 and last + 1 < len(diff.old) and last + 1 - first == len(diff.gone)
@@ -49,9 +50,9 @@ def is_improved(diff: Diff) -> bool:
 
 
 def is_told_again(diff: Diff) -> bool:
-    """Stands in place of the gone what was said before: each answer as it was, the user's texts but for a part?
+    """Does earlier history stand in place of the gone: answers unchanged, user texts perhaps with small changes?
 
-    Where clients write times into what their users say, no history is what it was. The first of those texts might be a
+    Clients that write times into user texts never show the same history twice. The first of these texts might be a
     summary.
     """
     unpaired = [diff.new[b].item for b in (*diff.fresh, *diff.returned) if b < diff.pending]
@@ -69,7 +70,7 @@ def is_told_again(diff: Diff) -> bool:
 
 
 def _is_taken_back(diff: Diff) -> bool:
-    """Are answers back that a loss took, and is what the session had shown before it all there, up to some point?
+    """Are answers back that were lost, together with everything shown before them, from the beginning up to some point?
 
     A client that recalls a few old messages beside a window leaves out what stood between.
     """
@@ -88,8 +89,8 @@ def _is_taken_back(diff: Diff) -> bool:
 
 
 def is_undone(diff: Diff) -> bool:
-    """Is a summary gone that its client had put in, and all there for which it stood: each answer that was shown before
-    the loss? What followed may be gone, too."""
+    """Did a client remove a summary that it had inserted, and bring back each answer that was shown before the loss?
+    What followed may be gone, too."""
     last = max((a for a, _ in diff.pairs), default=-1)
     inside = [diff.old[a] for a in diff.gone if a < last]
     if not inside or any(diff.session.head[seat.at].produced or seat.item.kind != "text" for seat in inside):
@@ -102,9 +103,9 @@ def is_undone(diff: Diff) -> bool:
 
 
 def is_parted(diff: Diff) -> bool:
-    """Is the first text of the gone, into which the history had been put together, taken apart again?
+    """Was the first of the gone texts, into which the history had been joined, split into messages again?
 
-    All before the text that waits for an answer is what it was made of, and no more than a turn came after it.
+    Everything before the text that waits for an answer must be part of it, and at most one turn may have followed it.
     """
     if diff.pairs or diff.last_turn:
         return False
@@ -117,8 +118,7 @@ def is_parted(diff: Diff) -> bool:
 
 
 def is_joined(diff: Diff) -> bool:
-    """Does all that is gone stand within texts that are new? Then it was only put together otherwise. No text holds a
-    picture."""
+    """Does everything that is gone stand within new texts, so that it was only joined? No text can hold a picture."""
     calls = [i for i in diff.gone_items if i.kind == "call"]
     others = [(a, i) for a, i in zip(diff.gone, diff.gone_items, strict=True) if i.kind not in ("call", "media")]
     if not others or any(i.kind not in ("text", "result") for _, i in others):
@@ -139,8 +139,8 @@ def is_joined(diff: Diff) -> bool:
 
 
 def is_echoed(diff: Diff) -> bool:
-    """Is all that is gone results that said no more than their call, which is kept? Of tools by which a model answers,
-    what is passed to them comes back."""
+    """Are only results gone that repeat the arguments of their call, which is kept? Tools by which a model answers
+    return what is passed to them."""
     passed: dict[str, list[str]] = {}
     for a, _ in diff.matched:
         call = diff.old[a].item
@@ -153,18 +153,18 @@ def is_echoed(diff: Diff) -> bool:
 
 
 def _was_redressed(i: Item) -> bool:
-    """Did its user's client show a text otherwise than it was filed, without a note perhaps, before the session was
-    brought back from the archive? Then only what was filed is known of it."""
+    """Did its client show a user text otherwise than it was filed, perhaps without a note, before the session was
+    loaded from the archive? Then only the filed text is known."""
     return i.role == "user" and i.print != item(i.role, i.kind, i.text).print
 
 
 def is_edited(diff: Diff) -> bool:
-    """Is the text that waits for an answer one of the gone, with something added?"""
+    """Is the text that waits for an answer a gone text with an addition?"""
     return alike_among(diff.gone_items, [diff.new[b].item for b in diff.fresh if b >= diff.pending])
 
 
 def is_rewritten(diff: Diff) -> bool:
-    """Is what is gone a note of the last turn that came and went, its answer, or texts replaced one by one?"""
+    """Is only a note of the last turn gone, or its answer, or were texts replaced one by one?"""
     if set(diff.gone) == {a for a, _ in diff.replaced}:
         return not (diff.session.lost and _is_summed_up_anew(diff))
     if min(diff.gone) < diff.last_turn or _lacks_speaker(diff):
@@ -175,15 +175,15 @@ def is_rewritten(diff: Diff) -> bool:
 
 
 def _is_summed_up_anew(diff: Diff) -> bool:
-    """Does one text that calls itself a summary stand in the place of another? Where no model made it, nothing else
-    tells that the client folded its history once more."""
+    """Did one text that calls itself a summary replace another? If no model made it, only this shows that the client
+    compacted again."""
     pairs = ((diff.old[a].item, diff.new[b].item) for a, b in diff.replaced)
     return any(i.kind == j.kind == "text" and is_marked(i.text) and is_marked(j.text) for i, j in pairs)
 
 
 def _lacks_speaker(diff: Diff) -> bool:
-    """Is something gone that one of several who speak as users said? Who does is named in a field, or in front of what
-    they say, as in front of what is kept; a note has no such name."""
+    """Is a message gone of one of several people who speak as users? Such a speaker is named in a field, or in front of
+    the text as in kept texts; a note has no such name."""
     users = {seat.at: diff.session.head[seat.at].message for seat in diff.old if is_user_text(seat)}
     gone = {diff.old[a].at for a in diff.gone}
     names = {at: _name_of(m) for at, m in users.items()}
@@ -205,7 +205,7 @@ class _Named(msgspec.Struct):
 
 
 def _lacks_line(diff: Diff) -> bool:
-    """Is all gone that the user said in the last turn? A note stands beside it, or after a result."""
+    """Is everything gone that the user said in the last turn? A note stands beside it, or after a result."""
     last = diff.last_turn
     said = {n for n in range(last, len(diff.old)) if is_user_text(diff.old[n])}
     return said <= {*diff.gone} and (last == 0 or diff.old[last - 1].item.kind != "result")

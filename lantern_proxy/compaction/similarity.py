@@ -12,10 +12,10 @@ from lantern_proxy.turn_memo import Memo
 
 _ELLIPSIS = re.compile(r"\.{3}|…|(?<![./\\])\.\.(?![./\\])")  # two points are one, too, but not those of a path
 _ELLIPSIS_CHARS = 40
-"""What stands for something in the middle of a text: an ellipsis, which may say how much that was."""
+"""Most characters that replace the middle of a text: an ellipsis, which may say how much was left out."""
 MARK_CHARS, _MIN_ALIKE = 8, 8
-"""A text is found by so many characters of its beginning and its end; and only texts of so many characters are taken
-for others in another dress."""
+"""Characters of the beginning and end by which a text is found; and least length of texts that may match without being
+equal."""
 _NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
 _CLOSED, _CLOSED_CHARS = re.compile(r"(?:\s*</[\w:.-]+>)+\Z"), 200
 _NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
@@ -33,12 +33,12 @@ def _without_stamp(text: str) -> str:
 
 _behind_stamp = Memo(_without_stamp, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-"""A text without what stands between its words. Remembered, as in history/presentation.py."""
+"""A text without what stands between its words. Cached, as in history/presentation.py."""
 
 
 def is_alike(a: Item, b: Item) -> bool:
-    """Are both the same item, if in another dress: do they share a minted id, or did a text gain or lose something at
-    its beginning or end, or was it tidied up?
+    """Are both the same item: do they share a minted id, or did a text gain or lose something at its beginning or end,
+    or was it reformatted?
 
     Editors put open files in front of what their user says, and tags around both, while it is the last message.
     """
@@ -57,19 +57,19 @@ def is_alike(a: Item, b: Item) -> bool:
 
 
 def _unclosed(text: str) -> str:
-    """`text` without the closing tags at its end."""
+    """`text` without closing tags at its end."""
     closed = _CLOSED.search(text, max(0, len(text) - _CLOSED_CHARS))
     return text[: closed.start()] if closed else text
 
 
 def unstamped(i: Item) -> str:
-    """A text without the time that its client writes in front of what its user says, with every request anew."""
+    """A text without the time that its client writes in front of user texts, anew with every request."""
     text = plain(i.text)
     return text if i.role != "user" or text[:1] not in ("[", "(") else _behind_stamp(text)
 
 
 def is_patched(old: Item, new: Item) -> bool:
-    """Is a text what it was, but for what its client put into it, or an ellipsis for something in its middle?"""
+    """Did a client only insert something into a text, or replace its middle by an ellipsis?"""
     if not _are_texts(old, new):
         return False
     if ends_of(old) != ends_of(new):
@@ -79,12 +79,12 @@ def is_patched(old: Item, new: Item) -> bool:
 
 
 def is_mostly(old: Item, new: Item) -> bool:
-    """Is a text what it was, but for something in its middle: a time, the open files?"""
+    """Is a text unchanged except for something in its middle: a time, the open files?"""
     return _are_texts(old, new) and mostly_equal(plain(old.text), plain(new.text))
 
 
 def is_behind_note(old: Item, new: Item) -> bool:
-    """Is a text what it was behind another note? The note may be far longer than the text."""
+    """Is a text unchanged except for the note in front of it? The note may be far longer than the text."""
     front, _, said = old.text.rpartition("\n\n")
     return (
         bool(front and plain(said))
@@ -99,7 +99,7 @@ def _are_texts(old: Item, new: Item) -> bool:
 
 
 def _holds_insertion(before: str, after: str) -> bool:
-    """Has a client put something into a text, behind its words and before a note?"""
+    """Did a client insert something into a text, after its words and before a note?"""
     half = len(before) // 2
     if len(after) <= len(before) or not (after.startswith(before[:half]) or after.endswith(before[half:])):
         return False
@@ -115,9 +115,9 @@ def ends_of(i: Item) -> tuple[str, str]:
 
 
 def has_ellipsis_for(before: str, after: str, *, one_end: bool = False) -> bool:
-    """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?
+    """Is `after` the beginning and the end of `before`, with an ellipsis and little else in place of the middle?
 
-    one_end: or hardly more than one of both
+    one_end: only one of the two ends need be there
     """
     if ".." not in after and "…" not in after:  # as in nearly all
         return False

@@ -1,8 +1,8 @@
 """Which message of a request holds a summary of what is gone?
 
-What proves it: a compaction item, or text that the proxy saw generated and that now stands in another role or message.
-Where a loss is sure, signs will do: some lines of such a text, words that clients put in front of a summary, or that it
-speaks of the gone in the words of the gone.
+Proofs are a compaction item, or text that the proxy saw generated and that now stands in another role or message. If a
+loss is certain, signs are enough: parts of such a text, words that clients put in front of a summary, or a text about
+the gone in the words of the gone.
 """
 
 import re
@@ -20,30 +20,30 @@ from lantern_proxy.history.text import terms
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _CANDIDATES = 400
-"""New texts that may be a summary, the first and the last: a client that shortens a history sends few."""
+"""Most new texts that are examined, the first and the last ones: a client that shortens a history sends few."""
 _MIN_TERMS, _MIN_SHARE = 6, 1 / 3
-"""A text is about what is gone if it has so many terms, and this share of them stands in what is gone."""
+"""A text is about what is gone if it has this many terms, and this share of them stands in what is gone."""
 _LOST_TEXTS, _LOST_CHARS = 400, 400
-"""Most gone items whose texts are looked at, and characters of each from which terms are taken."""
+"""Most gone items whose texts are examined, and characters of each from which terms are taken."""
 _RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
-"""Length of a run of a text, and how far apart two runs begin: any stretch as long as both together holds a whole
-run."""
+"""Length of a run of a text, and the distance between the beginnings of two runs: any stretch as long as both together
+holds a whole run."""
 _RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
-"""Characters of a side call's answer that runs are taken from, and how many answers, the last ones."""
+"""Characters of a side call's answer that runs are taken from, and how many of the last answers."""
 _NUMBER = re.compile(r"\d+")
 _MARKED = 8
-"""A client's words for a summary count in so many messages behind the system prompt."""
+"""A client's words for a summary count in this many messages after the system prompt."""
 
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What a summary may be known by, gathered when it is first asked for. Numbers are indices of seats, as in Seen."""
+    """Evidence for a summary, each kind computed when first needed. Numbers are indices of seats, as in Diff."""
 
     diff: Diff
 
     @cached_property
     def candidates(self) -> Sequence[int]:
-        """New texts and results. What a sub-agent found is no summary of what is gone, where history stands before."""
+        """New texts and results that may be a summary. A sub-agent's report is none if history precedes it."""
         diff = self.diff
         reports = self.due if any(diff.old[a].at < diff.answer for a, _ in diff.matched) else ()
         left = {*reports, *self.passed_on}
@@ -52,13 +52,12 @@ class _Evidence:
 
     @cached_property
     def early(self) -> Sequence[int]:
-        """Those of `candidates` that stand before the message that waits for an answer."""
+        """The `candidates` in front of the message that waits for an answer."""
         return [b for b in self.candidates if b < self.diff.pending]
 
     @cached_property
     def passed_on(self) -> set[int]:
-        """Seats behind all that is kept that hold the answer of a sub-agent, word for word, in place of the session's
-        own."""
+        """Seats after everything kept that hold a sub-agent's answer, word for word, in place of the session's own."""
         diff, kept = self.diff, self.diff.matched
         last = max((a for a, _ in kept), default=-1)
         if not kept or any(not diff.session.head[seat.at].produced for seat in diff.old[last + 1 :]):
@@ -69,26 +68,27 @@ class _Evidence:
 
     @cached_property
     def gap(self) -> int | None:
-        """The first kept seat of what followed the last gone item: a summary of what is gone stands before it. None
-        where nothing of that is kept; then a summary may stand anywhere before what waits for an answer."""
+        """The first kept seat of what followed the last gone item: a summary of the gone stands before it. None if
+        nothing of that is kept; then a summary may stand anywhere before the pending text."""
         last = max(self.diff.gone)
         return min((b for a, b in self.diff.pairs if a > last), default=None)
 
     @cached_property
     def at_gap(self) -> Sequence[int]:
-        """Those of `early` that stand where the gone items stood. What is said later speaks in the same words, too."""
+        """The `early` seats where the gone items stood. Later texts use the same words, too."""
         return [b for b in self.early if (self.gap is None or b < self.gap) and b not in self.due]
 
     @cached_property
     def reworded(self) -> Sequence[int]:
-        """Kept texts up to `gap` that say more, or something else, than before."""
+        """Kept texts up to `gap` that say more than before, or something else."""
         diff = self.diff
         found = (b for a, b in diff.shown if _is_reworded(diff.old[a].item, diff.new[b].item))
         return [b for b in found if self.gap is None or b <= self.gap]
 
     @cached_property
     def due(self) -> set[int]:
-        """New results of the calls that the last answer made. Tools say the same words about everything."""
+        """New results of the last answer's calls. They are left out, since tools use the same words about
+        everything."""
         diff = self.diff
         called = {
             value
@@ -101,12 +101,12 @@ class _Evidence:
 
     @cached_property
     def told(self) -> Said:
-        """(text, who) of what was said in the session, as far as it is long enough for a summary."""
+        """(text, who) of what was said in the session, if long enough for a summary."""
         return summaries(self.diff.said)
 
     @cached_property
     def told_aside(self) -> Said:
-        """Those of `told` that answered a side call."""
+        """The texts of `told` that answered a side call."""
         return [each for each in self.told if each[1] == "side"]
 
     @cached_property
@@ -125,7 +125,7 @@ class _Evidence:
 
     @cached_property
     def runs(self) -> Sequence[str]:
-        """Runs of the answers of the last side calls."""
+        """Runs of the last side calls' answers."""
         answers = [text for text, who in self.diff.said if who == "side"][-_SIDE_ANSWERS:]
         return [
             text[at : at + _RUN_CHARS]
@@ -135,7 +135,7 @@ class _Evidence:
 
     @cached_property
     def said_aloud(self) -> Haystack:
-        """All that users, tools and the model said in the session, without answers of side calls."""
+        """Everything said in the session, without answers of side calls."""
         return Haystack("\n".join(text for text, who in self.diff.said if who != "side"))
 
     @cached_property
@@ -150,24 +150,24 @@ class _Evidence:
 
     @cached_property
     def system_terms(self) -> set[str]:
-        """Terms of the session's system prompt. Kept, since it may be as long as thousands of messages."""
+        """Terms of the session's system prompt. Cached, since the prompt may be as long as thousands of messages."""
         return terms(self.diff.session.system)
 
     @cached_property
     def before(self) -> dict[int, Item]:
-        """Seat of the request -> the head's item that it is, or the result in whose place it stands."""
+        """Seat of the request -> the head's item that it is, or the result that it replaces."""
         old, new = self.diff.old, self.diff.new
         results = [(a, b) for a, b in self.diff.replaced if old[a].item.kind == new[b].item.kind == "result"]
         return {b: old[a].item for a, b in (*results, *self.diff.matched)}
 
 
 def summaries(said: Said) -> Said:
-    """Those of `said` that are long enough to be a summary."""
+    """The texts of `said` that are long enough to be a summary."""
     return [each for each in said if len(each[0]) >= SUMMARY_CHARS]
 
 
 def summary_at(diff: Diff) -> int | None:
-    """Index of the message that holds a summary of the gone; None when there is none to be seen."""
+    """Index of the message that holds a summary of the gone; None if none is found."""
     evidence = _Evidence(diff)
     found = _first(_PROOFS, evidence)
     if found is not None or (diff.pairs and is_rewritten(diff)):
@@ -176,12 +176,12 @@ def summary_at(diff: Diff) -> int | None:
 
 
 def renewed_summary(diff: Diff) -> int | None:
-    """Index of a message that reads much like before, but for a summary that was generated since."""
+    """Index of a kept message that holds a summary generated since; None if there is none."""
     return _renewed(_Evidence(diff))
 
 
 _Rule = Callable[[_Evidence], int | None]
-"""Index of the message that a trace points to."""
+"""Index of the message that a kind of evidence points to."""
 
 
 def _first(rules: Iterable[_Rule], evidence: _Evidence) -> int | None:
@@ -202,7 +202,7 @@ def _compaction(evidence: _Evidence) -> int | None:
 
 
 def _generated(evidence: _Evidence) -> int | None:
-    """A text that holds what answered a side call, or, before what is asked now, any answer."""
+    """A text that holds an answer of a side call; before the pending text, of any call."""
     early = {*evidence.early}
     for b in evidence.candidates:
         at, item = evidence.diff.new[b]
@@ -221,14 +221,14 @@ def _renewed(evidence: _Evidence) -> int | None:
 
 
 def _repeated(evidence: _Evidence) -> int | None:
-    """A text that reads as before, and holds what was generated since in the same words."""
+    """A kept, unchanged text that holds what was generated since: the new summary equals the old one."""
     seats = (evidence.diff.new[b] for _, b in evidence.diff.matched)
     return next((at for at, i in seats if any(text in plain(i.text) for text in evidence.diff.anew)), None)
 
 
 def _passed(evidence: _Evidence) -> int | None:
-    """A text that holds what the model has just passed to a tool of its client's. In the message that waits for an
-    answer something is asked behind it, and nothing stands in front of that message: who edits one shows the rest."""
+    """A text that holds what the model just passed to a tool of its client. In the pending message something must be
+    asked after it, and nothing kept may precede that message: someone who edits a message still shows the others."""
     diff = evidence.diff
     is_alone = all(b >= diff.pending for _, b in diff.matched)
     end = plain(diff.request.messages[-1].text)
@@ -242,7 +242,7 @@ def _passed(evidence: _Evidence) -> int | None:
 
 
 def _put_in_front(evidence: _Evidence) -> int | None:
-    """An answer that stands in front of what was said before it."""
+    """A long answer that now stands in front of messages which preceded it."""
     diff = evidence.diff
     for a, b in diff.moved:
         at, item = diff.new[b]
@@ -261,8 +261,7 @@ def _quoted(evidence: _Evidence) -> int | None:
 
 
 def _marked(evidence: _Evidence) -> int | None:
-    """A text at the beginning that opens with words that clients put in front of a summary, or into what was said there
-    before."""
+    """A text at the beginning that opens with a client's words for a summary, or to which such words were added."""
     diff = evidence.diff
     messages = diff.request.messages
     end = next((at for at, m in enumerate(messages) if m.role not in SYSTEM), 0) + _MARKED
@@ -271,8 +270,8 @@ def _marked(evidence: _Evidence) -> int | None:
 
 
 def _about_the_gone(evidence: _Evidence) -> int | None:
-    """The first text that is new, or was rewritten, and speaks of the gone, where they stood; the first that is kept
-    behind them may begin with it."""
+    """The first text about the gone, where they stood: a new one, or a kept one that was reworded. The first kept text
+    after the gap may begin with it."""
     for b in sorted([*evidence.at_gap, *evidence.reworded]):
         added, before = _added(evidence, b)
         if len(added) >= SUMMARY_CHARS and added not in evidence.lost and _is_about(evidence, added, terms(before)):
@@ -281,7 +280,7 @@ def _about_the_gone(evidence: _Evidence) -> int | None:
 
 
 def _added(evidence: _Evidence, b: int) -> tuple[str, str]:
-    """What the text at seat `b` says besides what stood there before, and that; canonical texts."""
+    """(what the text at seat `b` adds to what stood there before, what stood there before), canonical."""
     was, text = evidence.before.get(b), plain(untimed_text(evidence.diff.new[b].item))
     before = plain(untimed_text(was)) if was else ""
     return (text.replace(before, "", 1).strip() if before else text), before
@@ -292,8 +291,8 @@ def _is_reworded(old: Item, new: Item) -> bool:
 
 
 def _in_system(evidence: _Evidence) -> int | None:
-    """A summary beside the system prompt, in one message with it or in one of its own. Without proof one of its own
-    stands where the gone did, and one in which only numbers change speaks of the gone."""
+    """A summary in the system prompt, or in another system message. Without proof, a separate message must stand where
+    the gone stood; a message in which only numbers changed must speak of the gone."""
     session, messages = evidence.diff.session, evidence.diff.request.messages
     known = {print for print, _ in session.system_keys}
     systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
@@ -321,12 +320,12 @@ def _in_system(evidence: _Evidence) -> int | None:
 
 
 def _beside(session: Session, text: str) -> str:
-    """What a system message says besides the system prompt."""
+    """What a system message adds to the system prompt."""
     return text.replace(session.system, "", 1).strip() if session.system else text
 
 
 def _uncounted(text: str) -> str:
-    """`text` without its numbers: a note may count the steps, or say what day it is."""
+    """`text` without numbers: a note may count steps, or give the date."""
     return _NUMBER.sub("", text)
 
 
@@ -334,23 +333,23 @@ def _uncounted(text: str) -> str:
 
 
 def _tells(m: Message | Item, told: Needles, *, before: str | Haystack = "") -> bool:
-    """Does `m` hold a text of `told` that `before` does not hold? What the speaker of `m` said before, word for word,
-    does not count: it is only said again."""
+    """Does `m` hold a text of `told` that `before` does not hold? A text that the speaker of `m` said before, word for
+    word, does not count: it is only repeated."""
     text, said = unescaped(m.text), {(plain(each), m.role) for each in shown_as(m.text)}
     whole = haystack_of(text)
     return any(each[0] in whole and each[0] not in before for each in told.within(text) if each not in said)
 
 
 def _holds_run(evidence: _Evidence, text: str | Haystack) -> bool:
-    """Does a stretch of a late side call's answer stand in `text`, though its client wrote into it or left tags out?
+    """Does `text` hold a stretch of a recent side call's answer, even if the client wrote into it or removed tags?
 
-    One that people of the session or its model said before is a quotation.
+    A stretch that the session's user or model said before is a quotation.
     """
     return any(run in text and run not in evidence.said_aloud for run in evidence.runs)
 
 
 def _is_about(evidence: _Evidence, text: str, before: Set[str]) -> bool:
-    """Does `text` speak of the gone, in the words of the gone, with other terms than those `before`?"""
+    """Does `text` speak of the gone, in terms that are new compared with `before`?"""
     found = terms(text) - before
     return len(found) >= _MIN_TERMS and len(found & evidence.lost_terms) >= _MIN_SHARE * len(found)
 
