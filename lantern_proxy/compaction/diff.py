@@ -1,5 +1,4 @@
-"""The difference between a session's head and a request: which items are kept, gone, moved, returned, new, cut
-short."""
+"""The difference between a session's head and a request: items kept, gone, moved, returned, new, cut short."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -202,7 +202,7 @@ def _compaction(evidence: _Evidence) -> int | None:
 
 
 def _generated(evidence: _Evidence) -> int | None:
-    """A text that holds an answer of a side call; before the pending text, of any call."""
+    """A text that holds an answer of a side call, or, in front of the pending message, any long text of the session."""
     early = {*evidence.early}
     for b in evidence.candidates:
         at, item = evidence.diff.new[b]

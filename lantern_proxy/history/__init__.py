@@ -41,13 +41,13 @@ from lantern_proxy.turn import (
 
 _LONG_CHARS = 65_536
 _TITLED_CHARS = 4_200
-"""A title is cut when it is written down, from so much: whoever redacts it has to see more than is kept."""
+"""A title is cut to fewer characters when it is written down: redaction has to see more than is kept."""
 _SYSTEMS = 64
-"""System messages that a session is known by: some clients write the time into theirs, with every request."""
+"""Most system messages remembered per session: some clients write the time into theirs, with every request."""
 
 
 def prepare(request: Request) -> None:
-    """Make plain() of the long texts of a request, for whoever asks soon and must not take long."""
+    """Compute plain() of a request's long texts in advance, for callers that must not take long."""
     for each in request.messages:
         for text in {each.text, *(i.text for i in each.items)}:
             if len(text) > _LONG_CHARS:
@@ -77,7 +77,7 @@ def begin(
 def advance(
     session: Session, request: Request, kept: Sequence[str | None], *, now: float, abandoned: Iterable[str] = ()
 ) -> tuple[Session, tuple[Filed, ...]]:
-    """The session after `request`, and the messages that it had not held before.
+    """(the session after `request`, the messages that it had not held before)
 
     kept: for each message of the request the key under which the session already holds it, or None
     """
@@ -116,8 +116,8 @@ def advance(
 
 
 def _versions(session: Session, request: Request, kept: Sequence[str | None]) -> range:
-    """The messages of the request in which its client shows a version of its own in place of the last answer. A call is
-    no version of an answer without one: the client may have looked something up for the same question, asked again."""
+    """The messages that the client shows as its own version of the last answer. A call is no version of an answer
+    without calls: the client may have looked something up for the same question, asked again."""
     asked = before_answer(session)
     if not asked or len(asked) == len(session.head) or any(e.key in kept for e in session.head[len(asked) :]):
         return range(0)
@@ -133,10 +133,10 @@ def _versions(session: Session, request: Request, kept: Sequence[str | None]) ->
 def _keyed(
     session: Session, request: Request, kept: Sequence[str | None], places: Iterable[int]
 ) -> tuple[list[tuple[str, Message]], dict[bytes, str]]:
-    """(messages at `places` with their keys, fingerprint -> key of all system messages that were seen).
+    """(messages at `places` with their keys, fingerprint -> key of all system messages seen).
 
-    A message that was not held before is named by the place where it stands; one without a fingerprint by its bytes,
-    too; a system message by its words, wherever it stands.
+    A new message is named by its place in the history; one without a fingerprint by its bytes, too; a system message by
+    its text, wherever it stands.
     """
     hashes, previous = chains(request.messages), session.chain if request.delta else b""
     found, of_system = [], dict(session.system_keys)
@@ -155,8 +155,8 @@ def _keyed(
 def shown_beside(
     session: Session, messages: Sequence[Message], *, now: float
 ) -> tuple[Session, tuple[Filed, ...]]:  # fmt: skip
-    """The session, and messages that follow its head, as a side call shows them before its client has. They are filed
-    as if it had come: where it comes later, they are not filed again."""
+    """The session, and messages that follow its head, which a side call shows before the client does. They are filed
+    now, and not again when the client shows them."""
     keyed, chain = list[tuple[str, Message]](), session.chain
     for m in messages:
         chain = chain_after(chain, m)
@@ -168,7 +168,7 @@ def shown_beside(
 def _file(
     session: Session, keyed: Iterable[tuple[str, Message]], *, now: float, partial: bool = False
 ) -> tuple[Filed, ...]:
-    """Those of some messages that the session had not held, as they are filed. keyed: (key, message)"""
+    """The messages that the session had not held, as they are filed. keyed: (key, message)"""
     filed: dict[str, Filed] = {}
     turn = session.turn
     for key, m in keyed:
@@ -180,12 +180,12 @@ def _file(
 
 
 def _keys_with(session: Session, filed: Sequence[Filed]) -> frozenset[str]:
-    """Keys of all messages that the session ever held, those just filed included."""
+    """Keys of all messages that the session ever held, including those just filed."""
     return session.keys.union([f.key for f in filed]) if filed else session.keys
 
 
 def head_of(session: Session) -> Head:
-    """What has to be archived of the session beside its messages, so that it can go on after a restart."""
+    """What is archived of the session besides its messages, so that it can continue after a restart."""
     altered = {
         e.key: tuple([i.print for i in e.message.items if i.kind != "reasoning"]) for e in session.head if e.altered
     }
@@ -196,7 +196,7 @@ def head_of(session: Session) -> Head:
 
 
 def _said_by(m: Message, before: Message) -> Message:
-    """`m`; where it only refers to what was said before, a message with what was said and the ids of the reference."""
+    """`m`; if it only refers to an earlier message, a message with that one's content and the ids of the reference."""
     (i, *others), meant = m.items or (None,), before.items
     if i is None or i.kind != "ref" or others or len(meant) != 1 or meant[0].kind == "ref":
         return m
@@ -204,16 +204,16 @@ def _said_by(m: Message, before: Message) -> Message:
 
 
 def _redressed(before: Message, now: Message) -> dict[bytes, bytes]:
-    """Fingerprint before -> fingerprint now, of the items of a message that its client shows otherwise, as with another
-    time."""
+    """Fingerprint before -> fingerprint now, for the items of a message that its client shows otherwise, such as with
+    another time."""
     if len(before.items) != len(now.items):
         return {}
     return {old.print: new.print for old, new in zip(before.items, now.items, strict=True)}
 
 
 def _abandoned(session: Session, taken: Iterable[str], head: Sequence[Entry]) -> Mapping[str, bytes]:
-    """Key -> fingerprint of what the client took back, now (`taken`) and before, without what `head` shows, if only in
-    the same words under another key: a client may come back to a branch."""
+    """Key -> fingerprint of what the client took back, now (`taken`) and before, without what `head` shows, even under
+    another key: a client may return to a branch."""
     taken = {*taken}
     if not (taken or session.abandoned):
         return session.abandoned
@@ -223,9 +223,8 @@ def _abandoned(session: Session, taken: Iterable[str], head: Sequence[Entry]) ->
 
 
 def _to_look_at(session: Session, request: Request) -> list[int]:
-    """Indices, in order, of the messages in which a request that goes on from the head shows something new, or the same
-    in another dress; and of the last answer, which may have been filed under another key than its client's copy has.
-    """
+    """Sorted indices of the messages that are new or shown in another form, in a request that continues the head, and
+    of the last answer, whose key may differ from that of the client's copy."""
     n = len(session.head)
     found = set(changed(shown(session), request.messages))
     at = n - 1
@@ -236,9 +235,9 @@ def _to_look_at(session: Session, request: Request) -> list[int]:
 
 
 def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, tuple[Filed, ...]]:
-    """The session after the upstream's answer, and that answer as it is filed. Of several choices the first one leads.
+    """The session after the upstream's answer, and that answer as filed. Of several choices the first one leads.
 
-    A second answer to the same request (sent twice at once) takes the place of the first one, which stays filed.
+    A second answer to the same request (sent twice at once) replaces the first one, which stays filed.
     """
     head = [*before_answer(session)] if answer.messages else [*session.head]
     chain = end = session.chain if len(head) == len(session.head) else chain_of(head)

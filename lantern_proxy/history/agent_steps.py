@@ -1,10 +1,9 @@
 """A history that its client writes into one text, rewritten at every step of an agent, between fixed text.
 
-    task, steps ("I opened the page. Next: the form." ...), what is to be seen now      with every request
+    task, steps ("I opened the page. Next: the form." ...), the current observation     with every request
 
 The model answers in JSON, in tags, in sections or by a call, and the text holds the fields of its answers. Such a
-request is read as the messages of which it is made: those that the session holds already, and one with the lines that
-are new.
+request is read as messages: those that the session already holds, and one with the new lines.
 """
 
 import re
@@ -23,29 +22,29 @@ from lantern_proxy.turn import SYSTEM, Message, Request, plain
 _FIELD_CHARS = 20
 """Shorter fields may stand in any text."""
 _TASK_CHARS = 30
-"""Characters in a row of what was said first that have to stand in each step: its task, or how it is told."""
+"""Consecutive characters of the first text that each step has to hold: its task, or the words around it."""
 _FRONT_CHARS = 12
 """Characters with which the text has to begin each time: a name, a tag. What follows may change."""
 _LEAST = 2
-"""How many fields of an answer have to stand in a text that shows it: a client may leave others out."""
+"""How many fields of an answer must stand in a text that shows it: a client may omit others."""
 
 _MOST = 32
 """Most fields of an answer that are looked for."""
 _MISSED = 8
-"""When so many answers in a row do not stand in a text, older ones are not looked for."""
+"""After this many answers in a row that a text lacks, older ones are not looked for."""
 
 _ELEMENT = re.compile(r"<(\w[\w-]*)>([^<]*)</\1>")
 _RECORD = re.compile(r"\s*<(\w[\w-]*)>\s*(?:<(\w[\w-]*)>[^<]*</\2>\s*)+</\1>\s*\Z")
-"""An answer in tags, no deeper than a list of fields: pages and drawings are."""
+"""An answer in tags, no deeper than a list of fields, unlike pages and drawings."""
 _HEADING = re.compile(r"\s*([\[<{=]{2}[^\w\n]{0,8})\w[\w -]{0,40}?([^\w\n]{0,8}[\]>}=]{2})\n")
-"""Opens an answer in sections: a name between signs, on a line of its own, as each section has it. Headings, lists and
-bold words for people have others."""
+"""The first heading of an answer in sections: a name between signs, on a line of its own. Headings, lists and bold
+words for people look different."""
 
 
 def fields_of(message: Message) -> list[str]:
-    """The first long strings of an answer that has several, as far as they are looked for: clients cut them.
+    """The first long strings of an answer that has several, up to the length that is compared, since clients cut them.
 
-    Where only one of several sections is long (a thought, beside a tool's name and what it gets), its halves are two.
+    If only one of several sections is long (a thought, beside a tool's name and input), its halves count as two.
     """
     made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
     records = [i.text for i in message.items if i.kind == "text" and _RECORD.match(i.text)]
@@ -70,11 +69,11 @@ def _sections_of(text: str) -> list[str]:
 
 
 def count_steps_in(head: Sequence[Entry], request: Request, said: Said) -> int:
-    """How many answers of a head stand in the texts of a request, in their order and to the last; 0 when that does not.
+    """How many answers of a head stand in the texts of a request, in order up to the last; 0 if the last does not.
 
-    Clients that send results in messages of their own send their calls so, too. An answer that is not in the form of
-    the others is not written into the text. One alone of several is perhaps passed on to be worked over, unless a
-    summary that was made for the session stands there, too.
+    Clients that send results as messages send calls so, too, so they do not count. An answer in another format is not
+    written into the text. One answer of several may be passed on for rework, unless a summary of the session stands
+    there, too.
     """
     text = _text(request)
     if not text or any(i.kind == "result" for e in head for i in e.message.items):
@@ -95,7 +94,8 @@ def count_steps_in(head: Sequence[Entry], request: Request, said: Said) -> int:
 
 
 def shows_steps(session: Session, request: Request) -> bool:
-    """Is the request a step of the session, not another use of its steps: under other orders, or in another text?"""
+    """Is the request a step of the session, and no other use of its steps, under another system prompt or in another
+    text?"""
     if not session.system or request.tools != session.tools or not shows_system_of(session, request):
         return False
     if not shows_task(session, request):
@@ -106,23 +106,21 @@ def shows_steps(session: Session, request: Request) -> bool:
 
 
 def shows_task(session: Session, request: Request) -> bool:
-    """Does the text show something of what the session began with? Who only quotes what a model answered does not."""
+    """Does the text hold part of what the session began with? A mere quotation of answers does not."""
     title, text = session.title, _text(request)
     places = range(0, max(1, len(title) - _TASK_CHARS + 1), _TASK_CHARS // 2)
     return any(title[at : at + _TASK_CHARS] in text for at in places)
 
 
 def is_repeated_step(session: Session, request: Request, said: Said) -> bool:
-    """Does the request hold nothing but what its session was asked last, though an answer came?"""
+    """Does the request hold only what its session was asked last, though an answer came?"""
     told = shows_steps(session, request) and count_steps_in(before_answer(session), request, said)
     return bool(told) and not _new_lines(session, request, said)
 
 
 def steps_as_messages(session: Session, request: Request, said: Said) -> Request | None:
-    """`request` as if its text had come in messages; None when it is no step of this session.
-
-    Answers that are not there any more were left out.
-    """
+    """`request` as if its text had come in messages; None if it is no step of this session. Answers that the text lacks
+    now are left out."""
     if not _text(request) or not shows_steps(session, request):
         return None
     system = [m for m in request.messages if m.role in SYSTEM]
@@ -139,7 +137,7 @@ def steps_as_messages(session: Session, request: Request, said: Said) -> Request
 
 
 def _shown_steps(head: Iterable[Entry], request: Request) -> list[Entry]:
-    """A head without the answers that the request leaves out, and what was said before each of those."""
+    """A head without the answers that the request leaves out, and without what preceded each of those."""
     now = haystack_of(_text(request))
     found: list[Entry] = []
     step: list[Entry] = []
@@ -163,7 +161,7 @@ def _new_lines(session: Session, request: Request, said: Said) -> list[str]:
 
 
 def _text(request: Request) -> str:
-    """What the user says in a request in which nobody else speaks."""
+    """The user's texts, joined, if nobody else speaks in the request; else ""."""
     if request.delta or "assistant" in {m.role for m in request.messages}:
         return ""
     said = spoken(request.messages)

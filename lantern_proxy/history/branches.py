@@ -1,11 +1,11 @@
 """Earlier states of a session that a request may return to: before an aside, or on an abandoned branch.
 
-An aside is known in hindsight. Apps have a message sorted, or the next speaker chosen, over the history under a system
-prompt of its own or without the conversation's tools. It reads like a turn in another mode, until the client goes on
-without the answer.
+An aside is recognised in hindsight. Apps have a message classified, or the next speaker chosen, over the history under
+another system prompt or without the conversation's tools. That looks like a turn in another mode, until the client
+continues without the answer.
 
-A branch may be taken up again, in turn with the one that took its place: a cloned chat, two versions of a question.
-What was said on one is none of the other's.
+A client may return to a branch and alternate between it and its replacement: a cloned chat, two versions of a question.
+What was said on one branch is not part of the other.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -18,16 +18,16 @@ from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, item
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2
-"""How many answers in a form must never have been shown before the next one in it counts as an aside at once. A single
+"""After this many answers in a form that were never shown, the next request in it counts as an aside at once. A single
 one proves nothing: its user may have asked again in another mode."""
 _FORMS = 8
-"""Most forms that are kept of a session, the last ones."""
+"""Most forms kept per session, the latest ones."""
 _BRANCHES = 4
-"""Most branches that are kept of a session beside the one it is on, the last ones."""
+"""Most branches kept per session besides the current one, the latest ones."""
 
 
 def without_aside(session: Session, request: Request) -> Session:
-    """The session as it was before what it was asked last, where the request goes on as if that had not been."""
+    """The session as it was before its last request, if `request` continues as if that one had not been made."""
     before, form = session.before_form, form_of(session)
     if before is None:
         return session
@@ -44,8 +44,8 @@ def without_aside(session: Session, request: Request) -> Session:
 
 
 def states_of(session: Session) -> Sequence[Session]:
-    """The states in which a request may go on with a session: as it is, on a branch, before what may be an aside, and
-    behind its last answer where what was asked since may have failed."""
+    """The states in which a request may continue a session: the current one, its branches, the one before a possible
+    aside, and, if the last request may have failed, the one after the last answer."""
     former = [session.before_form] if session.before_form else []
     if not session.answered:
         heard = [*dropwhile(lambda e: not e.produced, reversed(session.head))][::-1]
@@ -54,7 +54,7 @@ def states_of(session: Session) -> Sequence[Session]:
 
 
 def before_form(session: Session, request: Request) -> Session | None:
-    """What a later request may show the session to be again.
+    """The state that a later request may return to; None if there is none.
 
     session: without asides, as it was before `request`
     """
@@ -66,7 +66,7 @@ def before_form(session: Session, request: Request) -> Session | None:
 
 
 def is_aside(session: Session, request: Request) -> bool:
-    """Is the request of a form in which answers never became a part of the session?"""
+    """Does the request have a form in which answers never became part of the session?"""
     before = session.before_form
     if (
         not session.asides
@@ -79,15 +79,15 @@ def is_aside(session: Session, request: Request) -> bool:
 
 
 def with_branch(session: Session, before: Session) -> Session:
-    """The session after it took another branch than it was on `before`, to which it may come back."""
+    """The session after it left the branch `before`, to which its client may return."""
     forks = (replace(before, forks=(), before_form=None), *session.forks)
     return replace(session, forks=forks[:_BRANCHES])
 
 
 def with_answered_branch(session: Session, before: Session, after: Session) -> Session:
-    """The session with an answer that came on a branch it has left: that was `before` it, and is `after` it.
+    """The session with an answer to a branch it has left: `before` and `after` are that branch without and with it.
 
-    The names and places that were given to the answer are the session's.
+    The answer's keys and positions belong to the session.
     """
     branch = replace(after, forks=(), before_form=None)
     forks = tuple(branch if each.chain == before.chain else each for each in session.forks)
@@ -100,8 +100,8 @@ def with_answered_branch(session: Session, before: Session, after: Session) -> S
 
 
 def on_branch(session: Session, request: Request) -> Session:
-    """The session as it was on the branch of which the request shows most, or behind the stored answer that it names;
-    itself where that is its own."""
+    """The session in the state of which the request shows most, or that ends in the stored answer it names; unchanged
+    if that is the current state."""
     if request.delta:
         return _behind_stored(session, request)
     if not session.forks or goes_on(session, request):
@@ -126,7 +126,7 @@ def on_branch(session: Session, request: Request) -> Session:
 
 
 def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:
-    """Is a message, or what clients show of it, among those with these fingerprints? items: of what they hold"""
+    """Is a message, or the form in which clients show it, among these fingerprints? items: fingerprints of items"""
     if entry.message.print in prints:
         return True
     made = entry.message.items if entry.produced else ()
@@ -134,8 +134,8 @@ def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:
 
 
 def starts_after(session: Session, name: str) -> bool:
-    """Is this the session's first answer, and was another one given since? Then others begin there: a manual, orders
-    for all. Behind calls nobody does: only who called has the results."""
+    """Is this the session's first answer, with later ones after it? Then other conversations begin there: after a
+    manual, or instructions for all. None begins after calls, since only the caller has the results."""
     state, at = _place_of(session, name)
     begun, since = state.head[:at], state.head[at:]
     if state is not session or not begun or begun[-1].message.calls or any(e.produced for e in begun[:-1]):
@@ -144,14 +144,14 @@ def starts_after(session: Session, name: str) -> bool:
 
 
 def is_on_dropped_branch(session: Session, name: str) -> bool:
-    """Did its upstream store this answer on a branch that is not remembered any more? Of a session from the archive,
-    whose first answer has no name, there is no telling."""
+    """Did the upstream store this answer on a branch that is no longer kept? Unknown for a session from the archive,
+    whose first answer has no name; then False."""
     first = takewhile(lambda e: e.produced, dropwhile(lambda e: not e.produced, session.head))
     return not _place_of(session, name)[1] and any(e.names for e in first)
 
 
 def _place_of(session: Session, name: str) -> tuple[Session, int]:
-    """A state of the session, and where in its head a stored answer ends, as the index behind it; 0: nowhere."""
+    """A state of the session, and the index right after a stored answer in its head; 0 if no state has it."""
     for state in (session, *session.forks):
         for at in range(len(state.head), 0, -1):
             if name in state.head[at - 1].names:
@@ -160,7 +160,7 @@ def _place_of(session: Session, name: str) -> tuple[Session, int]:
 
 
 def _behind_stored(session: Session, request: Request) -> Session:
-    """The session as it was when it got the stored answer that a request goes on from."""
+    """The session in the state that ends in the stored answer which the request continues."""
     name = next((value for kind, value in request.ids if kind == "previous_response_id"), "")
     state, at = _place_of(session, name)
     rest = state.head[at:]
@@ -176,9 +176,9 @@ def _behind_stored(session: Session, request: Request) -> Session:
 
 
 def _gone_back(session: Session, state: Session, left: Mapping[str, bytes]) -> Session:
-    """The session in a former state, with the names and places that it has given since.
+    """The session in an earlier state, with the keys and positions that it has assigned since.
 
-    left: messages that were filed since and are none of that state, with their fingerprints
+    left: messages filed since that are not part of that state, with their fingerprints
     """
     return replace(
         state, keys=session.keys, position=session.position, turn=session.turn, last_seen_at=session.last_seen_at,
@@ -187,7 +187,7 @@ def _gone_back(session: Session, state: Session, left: Mapping[str, bytes]) -> S
 
 
 def _shows_answer(session: Session, before: Session, request: Request) -> bool:
-    """Does the request show any of what the session was answered since, in whatever dress: where it was asked for?"""
+    """Does the request show an answer the session got since `before`, in any form?"""
     made = [i for e in session.head if e.produced and e.key not in before.keys for i in e.message.items]
     prints, ids = {i.print for i in made}, {value for i in made for value in i.ids}
     if any(i.print in prints or not ids.isdisjoint(i.ids) for i in items_of(request.messages)):
@@ -201,6 +201,6 @@ def _shows_answer(session: Session, before: Session, request: Request) -> bool:
 
 
 def _end_of(session: Session, before: Session) -> Entry:
-    """What was said last before, as the client shows it by now."""
+    """The last message of `before`, as the client shows it by now."""
     last = before.head[-1]
     return next((e for e in reversed(session.head) if e.key == last.key), last)

@@ -3,16 +3,16 @@
 from collections.abc import Collection, Iterable, Iterator
 
 _DIRECT_CHARS = 4_096
-"""In a text of up to so many characters others are simply searched for."""
+"""In a text of at most this many characters others are searched for directly."""
 _DIRECT, _PLACES = 32, 100
-"""Up to so many texts are simply searched for. More are looked up by their beginnings, unless the text has more than
-_PLACES times as many places as there are texts."""
+"""Up to this many texts are searched for directly. More are looked up by their beginnings, unless the text has more
+than _PLACES times as many places as there are texts."""
 _GRAM, _FEW = 8, 4
 _NEAR_CHARS = 200
-"""The next text is first looked for within so many characters behind the last one that was found."""
+"""The next text is first looked for within this many characters after the last match."""
 _TIMES, _LEAST_CHARS = 64, 4_000_000
-"""How often a text may be read to its end, all searches together, and how many characters may be read in any case. When
-that is used up, it is said to hold nothing more."""
+"""How often a text may be read to its end, all searches together, and how many characters may be read in any case.
+After that it counts as holding nothing more."""
 
 
 _START_CHARS = 20
@@ -20,8 +20,7 @@ _START_CHARS = 20
 
 
 class Needles:
-    """(text, who) of some texts that may stand in others. Where they are many they are looked up by their
-    beginnings."""
+    """(text, who) pairs that may stand in other texts; if there are many, looked up by their beginnings."""
 
     def __init__(self, said: Collection[tuple[str, str]]) -> None:
         self.said = said
@@ -30,7 +29,7 @@ class Needles:
             self._by_start.setdefault(each[0][:_START_CHARS], []).append(each)
 
     def within(self, text: str) -> Iterable[tuple[str, str]]:
-        """Those that may stand in `text`. Each of them has to have at least _START_CHARS characters."""
+        """The pairs that may stand in `text`. Each text must have at least _START_CHARS characters."""
         if not self._by_start or len(text) > _PLACES * len(self.said):
             return self.said
         begun = (text[at : at + _START_CHARS] for at in range(len(text) - _START_CHARS + 1))
@@ -38,13 +37,13 @@ class Needles:
 
 
 def haystack_of(text: str) -> "str | Haystack":
-    """`text` in the form in which it costs least to ask whether it holds many others."""
+    """`text` in the form in which it is cheapest to ask whether it holds many others."""
     return text if len(text) <= _DIRECT_CHARS else Haystack(text)
 
 
 class Haystack:
-    """A text, to be asked whether it holds others. It is searched from where the last one was found: texts that a
-    client put together stand in it in their order, and are found at once."""
+    """A text that is asked whether it holds others. Each search starts at the last match: texts that a client joined
+    stand in it in order, and are found at once."""
 
     def __init__(self, text: str, times: int = _TIMES) -> None:
         self.text = text
@@ -57,18 +56,18 @@ class Haystack:
         return self._follows(part) or (self._may_hold(part) and next(self.places(part), -1) >= 0)
 
     def _follows(self, part: str) -> bool:
-        """Does `part` stand right behind what was found last, as the next line of a history does?"""
+        """Does `part` stand right after the last match, like the next line of a history?"""
         near = self._between(part, self._end, min(len(self.text), self._end + _NEAR_CHARS + len(part)))
         return next(near, -1) >= 0
 
     def places(self, part: str) -> Iterator[int]:
-        """The places at which `part` stands: first those behind what was found last, then those in front of it."""
+        """The places of `part`: first those after the last match, then those before it."""
         begun = self._at
         yield from self._between(part, begun, len(self.text))
         yield from self._between(part, 0, min(len(self.text), begun + len(part) - 1))
 
     def spend(self, chars: int) -> None:
-        """Count as if so many characters had been read."""
+        """Count this many characters as read."""
         self._left_chars -= chars
 
     def _between(self, part: str, at: int, end: int) -> Iterator[int]:
@@ -82,8 +81,8 @@ class Haystack:
             at = found + 1
 
     def _may_hold(self, part: str) -> bool:
-        """False when the text does not hold `part`; True when it may. All stretches of 8 characters that begin at a
-        multiple of 8 are known; a part that stands in the text consists of such stretches, but for its ends."""
+        """False if the text does not hold `part`; True if it may. All stretches of 8 characters at multiples of 8 are
+        known; a part that stands in the text consists of such stretches, except at its ends."""
         if len(part) > len(self.text):
             return False
         self._asked += 1

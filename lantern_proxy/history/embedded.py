@@ -20,11 +20,11 @@ from lantern_proxy.history.text import Backward, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, Role, item, message, plain
 
 GAP_CHARS = 60
-"""Most characters between two lines of a history: who speaks, and no more."""
+"""Most characters between two lines of a history: the speaker's name."""
 LEAST_CHARS = 20
-"""Least characters of what is known of a history."""
+"""Least number of known characters of a history."""
 _LEAST_AROUND = 8
-"""Least characters that a program writes around what its user says, and behind it, where it writes all into one
+"""Least number of characters that a program adds around a user's text, and after it, if it writes everything into one
 text."""
 NAMED = re.compile(r"[^\W_]")
 _TAG = re.compile(r"</?[\w-]{1,30}>")
@@ -33,10 +33,10 @@ _EMPTY_LINES = re.compile(r"\n\s*\n")  # as one set of signs: a group in it take
 
 
 def from_system_prompt(session: Session, request: Request) -> Request | None:
-    """`request` as if what was said had come in messages. For requests that have the history, up to the last answer, in
-    the system prompt, and the user's next text as their only message.
+    """`request` as if its history had come in messages, for requests with the history up to the last answer in the
+    system prompt, and the user's next text as their only message.
 
-    None where the prompt begins otherwise than the session's: then something else is made of the history.
+    None if the prompt begins otherwise than the session's: then something else is made of the history.
     """
     text = squeezed("\n".join([m.text for m in request.messages if m.role in SYSTEM]))
     head = [e for e in session.head if e.message.role not in SYSTEM]
@@ -60,11 +60,12 @@ def from_system_prompt(session: Session, request: Request) -> Request | None:
 
 
 def from_answers(session: Session, request: Request, text: str) -> Request | None:
-    """`request` as if what was said had come in messages. For requests whose only text (`text`, squeezed) holds the
-    history among documents or orders that may change.
+    """`request` as if its history had come in messages, for requests whose only text (`text`, squeezed) holds it among
+    documents or orders that may change.
 
-    None where the client does not write all into one text, or ends this one otherwise than before: then something else
-    is made of the history."""
+    None if the client does not write everything into one text, or ends this one otherwise than before: then something
+    else is made of the history.
+    """
     head = [e for e in session.head if e.message.role not in SYSTEM]
     if not head or not head[-1].produced:
         return None
@@ -80,8 +81,8 @@ def from_answers(session: Session, request: Request, text: str) -> Request | Non
 
 
 def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
-    """(index in `head` of the first message that stands in `text`, where the last one ends there): all from that first
-    one to the end of the head stand in it."""
+    """(index in `head` of the first message that stands in `text`, where the last one ends there): from that message
+    on, all of the head stands in it."""
     first, end, at, backward = len(head), 0, len(text), Backward(text)
     for n in range(len(head) - 1, 0, -2):
         asked, answer = text_of_entry(head[n - 1]), text_of_entry(head[n])
@@ -99,14 +100,14 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
 
 
 def _asks(text: str, asked: str) -> bool:
-    """Does `text` end in the last line of what was `asked`, with names around it, and did its client write more around
-    that when it was asked?"""
+    """Does `text` end in the last line of `asked`, apart from names, and had the client added more text around that
+    line when it was asked?"""
     said = next((line for line in map(_unnamed, reversed(text.splitlines())) if line), "")
     return bool(said) and said in asked and len(asked) - len(said) >= _LEAST_AROUND
 
 
 def _unnamed(line: str) -> str:
-    """A line without the name of who speaks; empty when it is no more than that."""
+    """A line without the speaker's name; empty if nothing else is left."""
     bare = _TAG.sub("", line)
     named = SPEAKER.match(bare)
     return "" if bare.startswith("#") else (bare[named.end() :] if named else bare).strip()
@@ -118,11 +119,12 @@ def squeezed(text: str) -> str:
 
 
 def text_of_entry(e: Entry) -> str:
-    """What a message says; empty when it is more than text."""
+    """The text of a message; empty if it holds anything else."""
     shown = [i for i in e.message.items if i.kind != "reasoning"]
     return squeezed(shown[0].text) if len(shown) == 1 and shown[0].kind == "text" else ""
 
 
 def new_message(text: str, role: Role = "user") -> Message:
+    """A message that holds a text found within another one."""
     raw = json.dumps({"role": role, "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
     return message(role, [item(role, "text", text)], raw)

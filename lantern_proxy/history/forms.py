@@ -11,9 +11,9 @@ from lantern_proxy.history.text import breadth, same_system, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _FORMS = 8
-"""Most forms that are kept of a session, the last ones."""
+"""Most forms kept per session, the latest ones."""
 _VARIED, _FRONT_BREADTH = 2, 20
-"""If so many system prompts besides the last one share so much of their beginning with it, they are one prompt that
+"""If this many system prompts besides the last one share this much of their beginning with it, they are one prompt that
 changes with every turn."""
 _COMPARED_CHARS, _FIGURES = 1_000, re.compile(r"\d+")
 
@@ -32,7 +32,7 @@ def _opening(request: Request) -> Sequence[Message]:
 
 @remember_last
 def shows_system_of(session: Session, request: Request) -> bool:
-    """Does the request open with system messages that the session showed before, or with ones of their class?"""
+    """Does the request open with system messages that the session showed before, or with similar ones?"""
     known = {print for print, _ in session.system_keys}
     opening = _opening(request)
     if opening and all(m.print in known for m in opening):
@@ -43,8 +43,8 @@ def shows_system_of(session: Session, request: Request) -> bool:
 
 
 def _varies_as(session: Session, now: str) -> bool:
-    """Does a prompt begin as all of the session's do, each of which goes on otherwise: a mood, a nonce, what is new?
-    Modes, which come again, do not: nearly each turn had another prompt."""
+    """Does a prompt begin like all of the session's, each of which ends otherwise (a mood, a nonce, news)? Nearly every
+    turn must have had another prompt; modes are excluded, since they recur."""
     others = [_without_figures(f.system) for f in session.forms if f.tools == session.tools]
     if len(others) < max(_VARIED, min(session.turn, _FORMS) - 1):
         return False
@@ -54,33 +54,35 @@ def _varies_as(session: Session, now: str) -> bool:
 
 
 def _without_figures(system: str) -> str:
-    """The beginning of a prompt, whatever date or time is in it."""
+    """The beginning of a prompt, with every number replaced, such as dates and times."""
     return _FIGURES.sub("0", system[:_COMPARED_CHARS])
 
 
 def is_other_person(session: Session, request: Request) -> bool:
-    """Did its client name somebody else? A group may share a conversation, so this counts where little else does."""
+    """Did the client name another person? A group may share a conversation, so this counts only with little other
+    evidence."""
     return bool(session.person and request.person) and session.person != request.person
 
 
 def form_of(session: Session) -> Form:
-    """What the session's last turn was asked for with."""
+    """The system prompt and tools of the session's last turn."""
     return Form(session.system, session.tools)
 
 
 def has_form(form: Form, request: Request) -> bool:
-    """Documents and summaries may stand behind a system prompt, or where there was none."""
+    """Does the request have this form? Documents and summaries may follow its system prompt, or stand where there was
+    none."""
     system = system_text(request)
     return form.tools == request.tools and (form.system in system or same_system(form.system, system))
 
 
 def form_among(forms: Iterable[Form], request: Request) -> Form | None:
-    """The first of `forms` that the request has; one without a system prompt only where the request has none."""
+    """The first of `forms` that the request has; one without a system prompt only if the request has none, either."""
     return next((f for f in forms if has_form(f, request) and (f.system or not system_text(request))), None)
 
 
 def in_form(session: Session, request: Request) -> Session:
-    """The session in the form of `request`, where turns of it had that before or may have had it; else itself."""
+    """The session in the form of `request`, if its turns had that form before or may have had it; else unchanged."""
     if session.imported and (request.tools or not session.tools):
         return replace(session, system=system_text(request), tools=request.tools)
     if not session.forms or has_form(form_of(session), request):
@@ -90,7 +92,7 @@ def in_form(session: Session, request: Request) -> Session:
 
 
 def forms_with(session: Session, now: Form) -> tuple[Form, ...]:
-    """Session.forms once the session has the form `now`."""
+    """Session.forms after the session takes the form `now`."""
     last = form_of(session)
     if session.imported or not session.keys or _is_same(last, now):
         return session.forms
@@ -98,15 +100,15 @@ def forms_with(session: Session, now: Form) -> tuple[Form, ...]:
 
 
 def _is_same(a: Form, b: Form) -> bool:
-    """Do both have the same tools, and system prompts of one class?"""
+    """Do both have the same tools and similar system prompts?"""
     return a.tools == b.tools and same_system(a.system, b.system)
 
 
 def base_of(session: Session, request: Request) -> str:
-    """The part of a request's system prompt that stays, without summaries that were put beside it later.
+    """The constant part of a request's system prompt, without summaries that were added later.
 
-    What the session has as its prompt does not count where only its very first request had it: that may have been the
-    call for a title.
+    The session's own prompt does not count if only its very first request had it: that may have been the call for a
+    title.
     """
     now, is_first = system_text(request), session.side or session.imported or not session.keys
     stays = session.system in now if now else request.delta or session.turn > 1

@@ -1,6 +1,6 @@
-"""Prefilled answers: a request that ends in an assistant message, whose text the client began.
+"""Prefilled answers: a request that ends in an assistant message, which the model continues.
 
-The model goes on from there, and its client keeps one message, beginning and answer together, or two.
+Its client then keeps one message, prefill and continuation together, or two.
 """
 
 from msgspec.structs import replace
@@ -10,9 +10,9 @@ from lantern_proxy.turn import Item, Message, Request, item, message
 
 
 def prefilled_answer(session: Session) -> Message | None:
-    """The last answer in one message with its beginning; None where its client had written none.
+    """The last answer in one message with its prefill; None if there was no prefill.
 
-    An answer of the Responses API may have several messages, and begins none of its client's.
+    An answer of the Responses API may have several messages, and continues no prefill.
     """
     if not session.answered or len(session.head) < 2 or session.api == "responses":
         return None
@@ -22,7 +22,7 @@ def prefilled_answer(session: Session) -> Message | None:
 
 
 def _joined(begun: Message, made: Message) -> list[Item]:
-    """The items of both, the text in which the one ends and that with which the other begins as one."""
+    """The items of both messages, with the last text of the one and the first text of the other joined."""
     *front, last = begun.items
     first = next((n for n, i in enumerate(made.items) if i.kind != "reasoning"), 0)
     if not last.kind == made.items[first].kind == "text":
@@ -32,7 +32,7 @@ def _joined(begun: Message, made: Message) -> list[Item]:
 
 
 def with_prefilled_answer(session: Session, request: Request) -> Session:
-    """The session with beginning and answer in one message, where the request shows them so."""
+    """The session with prefill and answer as one message, if the request shows them so."""
     whole = prefilled_answer(session)
     if whole is None or all(m.print != whole.print for m in request.messages):
         return session

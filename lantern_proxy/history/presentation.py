@@ -1,6 +1,6 @@
 """Messages presented in another way: answers reformatted, questions without the context put around them.
 
-The arguments of a call as a text, JSON written anew, one field of it alone, a text without the thoughts before it.
+Examples: the arguments of a call as a text, JSON written anew, one field of it alone, a text without its reasoning.
 """
 
 import re
@@ -13,22 +13,22 @@ from lantern_proxy.turn import Item, canonical, plain
 from lantern_proxy.turn_memo import Memo
 
 _MIN_CHARS = 8
-"""Texts of fewer letters and digits have to be equal."""
+"""Texts with fewer letters and digits have to be equal."""
 _MOST_ADDED = 4
-"""An answer may be shown with so many times its own letters around it; what has more around it only quotes it."""
+"""An answer may be shown with this many times its own letters around it; a longer text only quotes it."""
 _CALL_CHARS = 400
-"""What may stand around the id of a call where a client writes the call into a text: names of fields, of the tool."""
+"""Most characters around the id of a call that a client writes into a text: names of fields, of the tool."""
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.S)
 _SIGNS = {"n": "\n", "r": "\n", "t": "\t", "b": "", "f": ""}
 _READ_CHARS = 200_000
-"""How much of a text is read so."""
+"""Most characters of a text that are decoded."""
 _NO_WORD = re.compile(r"[\W_]+")
 _THOUGHT = re.compile(r"\s*<(\w[\w-]{0,40})>.*?</\1>", re.S)
 _TAG, _CLOSING = re.compile(r"<(\w[\w-]{0,40})>"), re.compile(r"</(\w[\w-]{0,40})>")
 
 
 def is_same_answer(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
-    """Is what the client shows the answer that the upstream produced, or all that is said in a part of it?
+    """Is what the client shows the answer that the upstream produced, or everything said in one part of it?
 
     Prose that merely mentions what was passed to a tool is not; a text that holds the ids of the calls is.
     """
@@ -46,17 +46,15 @@ def is_same_answer(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
 
 
 def was_asked_with(text: str, asked: str) -> bool:
-    """Was a text asked with documents, notes, a form beside it, in front or behind, that its client takes back later?
-
-    Both canonical.
-    """
+    """Was `text` asked with documents, notes or a form before or after it (`asked`), which its client removes later?
+    Both are canonical."""
     if len(text) < _MIN_CHARS:
         return bool(text) and (asked.startswith(text) or asked.endswith(text))
     return text in asked
 
 
 def _writes_calls(made: Sequence[Item], seen: Sequence[Item]) -> bool:
-    """Do texts hold the minted id of each call that was produced, and not much more than what was said?"""
+    """Do texts hold the minted id of each produced call, and not much more than the calls?"""
     calls = [i for i in made if i.kind == "call"]
     if not calls or any(i.kind != "text" for i in seen):
         return False
@@ -67,9 +65,9 @@ def _writes_calls(made: Sequence[Item], seen: Sequence[Item]) -> bool:
 
 
 def strings_of(text: str, *, listed: bool = True) -> Iterator[str]:
-    """Every string within a JSON text, the text itself when it is none; names of fields are left out.
+    """Every string within a JSON text, without field names; the text itself if it is no JSON.
 
-    listed: also what stands in lists; if not, of those no more than summaries, as the names of their fields say
+    listed: also strings in lists; if not, only those whose field names say that they are summaries
     """
     start, end = text.find("{"), text.rfind("}")
     try:
@@ -92,17 +90,17 @@ def _summaries_in(listed: Iterable[Any]) -> list[Any]:
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """Every string within a JSON text, else the text itself, and each of its parts: what stands within tags, and what
-    stands between those. Clients keep the summary of an answer, and leave out the thoughts in front of it; lists hold
-    facts to remember, suggestions, each for itself, or a summary of each part of a history."""
+    """Every string within a JSON text, else the text itself; and the parts of each, within tags and between them.
+    Clients keep the summary of an answer without the reasoning in front of it. Lists are left out, since they hold
+    separate facts or suggestions, except for summaries of parts of a history."""
     for each in strings_of(text, listed=False):
         yield each
         yield from _tagged(each[:_READ_CHARS])
 
 
 def shown_as(text: str) -> list[str]:
-    """What clients show of an answer: all of it, or what follows the tags that it begins with, within which models
-    think. A summary may be all within tags."""
+    """What clients show of an answer: all of it, or what follows the tags it begins with, in which models think. A
+    summary may be entirely within tags."""
     found = _THOUGHT.match(text)
     rest = text[found.end() :].strip() if found else ""
     return [text, rest] if rest else [text]
@@ -133,12 +131,12 @@ def _read(text: str) -> str:
 
 
 unescaped = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 3 * len(text)).__getitem__
-"""Canonical text, and behind it the same as the strings of JSON in it read: lines, quotation marks and letters beyond
-ASCII are written otherwise in there."""
+"""Canonical text, followed by the same with the strings of JSON in it decoded: line breaks, quotation marks and
+non-ASCII letters are escaped there."""
 
 
 def _words(items: Iterable[Item]) -> list[str]:
-    """Each string that is said, reduced to its letters and digits."""
+    """Each string in the items, reduced to its letters and digits."""
     return [text for i in items for text in _words_of(i.text)]
 
 
@@ -148,7 +146,7 @@ def _told(text: str) -> tuple[str, ...]:
 
 
 _words_of = Memo(_told, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-"""Remembered, since many answers are compared with many where a history was written anew."""
+"""Cached, since many answers are compared with many if a history was rewritten."""
 
 
 def _stands_in(less: list[str], more: list[str]) -> bool:

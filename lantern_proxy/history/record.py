@@ -22,12 +22,12 @@ class Entry(Struct, frozen=True, gc=False):
     altered: bool = False
     """Does its client show it otherwise than it was filed: cleared, cut, with other times?"""
     names: tuple[str, ...] = ()
-    """Ids of the answer that ends with this message, where its upstream stores answers. No archive has them."""
+    """Ids of the answer that ends with this message, if its upstream stores answers. They are not archived."""
 
 
 Names = tuple[bytes | str, ...]
-"""What an answer is known by: its fingerprint, those of what clients show of it, and the ids that its upstream gave
-it."""
+"""What identifies an answer: its fingerprint, those of the forms in which clients show it, and the ids its upstream
+gave it."""
 
 
 class Form(Struct, frozen=True):
@@ -99,12 +99,12 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_empty(i: Item) -> bool:
-    """Is it a text with nothing in it but white space and reminders?"""
+    """Is it a text of only white space and reminders?"""
     return i.print in BLANK
 
 
 def spoken(messages: Iterable[Message]) -> list[Message]:
-    """Messages in which somebody speaks: no system prompts."""
+    """The messages that are no system prompts."""
     return [m for m in messages if m.role not in SYSTEM]
 
 
@@ -142,7 +142,7 @@ def keys_of(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 @remember_last
 def goes_on(session: Session, request: Request) -> bool:
-    """Does the request begin with all that the head shows, message by message, in the same words?"""
+    """Does the request begin with everything the head shows, message by message, in the same words?"""
     head, messages = session.head, request.messages
     if not head or request.delta or len(head) > len(messages):
         return False
@@ -164,12 +164,12 @@ def before_answer(session: Session) -> tuple[Entry, ...]:
 
 
 def last_answer(session: Session) -> Message | None:
-    """What the session's upstream said last; None: nothing."""
+    """The last message of the session's upstream; None if there is none."""
     return next((e.message for e in reversed(session.head) if e.produced), None)
 
 
 def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
-    """The answers that a head shows, calls among them."""
+    """The answers, including calls, that a head shows."""
     return tuple(
         (i.print, *shown_prints(i), *i.ids)
         for e in head
@@ -180,6 +180,6 @@ def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
 
 
 def shown_prints(i: Item) -> Iterator[bytes]:
-    """Fingerprints of what clients show of an answer in place of it: what stands behind its thoughts."""
+    """Fingerprints of what clients show instead of an answer: its text without the reasoning."""
     if i.kind == "text":
         yield from (item(i.role, i.kind, text).print for text in shown_as(i.text)[1:])

@@ -1,7 +1,8 @@
 """The prefix that two successive histories share, found without comparing all of it.
 
-Clients send their whole history with every request, and what was read before is the same objects (wire/incremental.py).
-Those are compared by identity, all at once; only what follows, or came in another dress, is looked at.
+Clients send their whole history with every request, and messages read before are the same objects
+(wire/incremental.py). Those are compared by identity, all at once; only what follows, or came in another form, is
+examined.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,19 +18,19 @@ _B = TypeVar("_B")
 
 _SLOTS = 61
 _LOOK_BACK = 32
-"""A request is recognised as going on from the one before it if it has at most so many messages more."""
+"""A request is recognised as continuing the previous one if it has at most this many messages more."""
 
 chain_on = lru_cache(maxsize=16_384)(fingerprint)
 _known: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())] * _SLOTS
-"""Histories seen last and their chain hashes, each at the place that its last message names."""
+"""The latest histories and their chain hashes, each in the slot of its last message."""
 _latest: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())]
-"""The last of them: one request is asked for several times."""
+"""The most recent of them: one request is asked for several times."""
 _answers: list[list[tuple[Any, Any, bool]]] = []
-"""The last answer to each question of `once`."""
+"""The last answer of each function decorated by `remember_last`."""
 
 
 def chain_hashes(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
-    """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system and empty ones leave it as it is."""
+    """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system and empty messages leave it unchanged."""
     before, hashes = _latest[0]
     if messages is before:
         return hashes
@@ -46,12 +47,12 @@ def chain_hashes(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
 
 
 def chain_after(chain: bytes, m: Message) -> bytes:
-    """The chain hash of a history that goes on with `m`."""
+    """The chain hash of a history after `m`."""
     return chain_on(chain, m.print) if m.print and m.role not in SYSTEM else chain
 
 
 def forget_all() -> None:
-    """Keep nothing of anybody: what was forgotten must not stay in memory either."""
+    """Drop everything cached: what was forgotten must not stay in memory either."""
     _known[:] = [((), ())] * _SLOTS
     _latest[0] = (), ()
     for latest in _answers:
@@ -59,7 +60,7 @@ def forget_all() -> None:
 
 
 def remember_last(ask: Callable[[_A, _B], bool]) -> Callable[[_A, _B], bool]:
-    """`ask`, with its last answer remembered: of one session and request it is asked up to five times."""
+    """`ask` with its last answer cached: it is called up to five times with one session and request."""
     latest: list[tuple[_A | None, _B | None, bool]] = [(None, None, False)]
     _answers.append(latest)
 
@@ -75,7 +76,7 @@ def remember_last(ask: Callable[[_A, _B], bool]) -> Callable[[_A, _B], bool]:
 
 
 def _beginning(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
-    """The chain hashes that are known of the longest beginning of `messages`."""
+    """The known chain hashes of the longest known beginning of `messages`."""
     for end in range(len(messages), max(0, len(messages) - _LOOK_BACK), -1):
         before, hashes = _known[_slot(messages[end - 1])]
         if len(before) == end and before == messages[:end]:
@@ -93,7 +94,7 @@ def changed(before: Sequence[object], now: Sequence[object]) -> Iterator[int]:
 
 
 def is_same_message(a: Message, b: Message) -> bool:
-    """Is `b` what `a` was, at the same place? System messages may change from one request to the next."""
+    """Is `b` the same as `a`, at the same place? System messages may change from one request to the next."""
     if a.role in SYSTEM and b.role in SYSTEM:
         return True
     return a.role == b.role and (a.print == b.print if a.print and b.print else a.raw == b.raw)

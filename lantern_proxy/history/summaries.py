@@ -10,7 +10,7 @@ SUMMARY_CHARS = 60
 """Shortest answer that may be a summary of something."""
 
 _QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!](?!\s))*[?\uff1f\u061f\u037e]")
-"""A shorter answer that is one sentence, and ends in such a sign, asks something."""
+"""A shorter answer that is one sentence with a question mark is a question."""
 
 MARKER = re.compile(
     r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
@@ -37,11 +37,12 @@ def is_marked(text: str) -> bool:
 
 
 def has_marker(request: Request) -> bool:
-    """Do such words stand in the first eight messages?"""
+    """Does such a text stand among the first eight messages?"""
     return any(is_marked(m.text) for m in request.messages[:8])
 
 
 def side_summaries(said: Said) -> Iterator[str]:
-    """Answers of side calls that may be summaries. A mere question is none: clients have what a user asks reworded."""
+    """Answers of side calls that may be summaries. A mere question is none: clients have the user's questions
+    reworded."""
     told = (text for text, who in said if who == "side" and len(text) >= SUMMARY_CHARS)
     return (text for text in told if not _ASKS.fullmatch(text[:_QUESTION_CHARS]))

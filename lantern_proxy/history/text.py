@@ -6,7 +6,7 @@ from itertools import pairwise
 from lantern_proxy.turn_memo import Memo
 
 _WORD, _SIGNS = re.compile(r"[^\W\u2e80-\U0003ffff]{4,}"), re.compile(r"[\u2e80-\U0003ffff]{2,}")
-"""Words of four letters and more; of scripts without spaces, every two signs that stand together."""
+"""Words of at least four letters; in scripts without spaces, every two adjacent signs."""
 _SAME_OPENING_CHARS = 80
 _EQUAL_SHARE = 0.6
 """Two texts are mostly equal when they share this much of the longer, from both ends."""
@@ -22,12 +22,12 @@ def terms(text: str) -> set[str]:
 
 
 def breadth(text: str) -> int:
-    """How long a text is; signs of scripts without spaces count twice."""
+    """The length of a text, with signs of scripts without spaces counted twice."""
     return len(text) if text.isascii() else len(text) + sum(map(len, _SIGNS.findall(text)))
 
 
 def shared_front(a: str, b: str) -> int:
-    """How many characters two texts have in common from their start. By halves: they may be long, and many."""
+    """How many characters two texts have in common from their start. By bisection: they may be long, and many."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -39,7 +39,7 @@ def shared_front(a: str, b: str) -> int:
 
 
 class Backward:
-    """A text that is searched from its end, in linear time: str.rfind takes the product of both lengths at worst."""
+    """A text that is searched from its end in linear time: str.rfind takes the product of both lengths at worst."""
 
     def __init__(self, text: str) -> None:
         self._signs = text[::-1]
@@ -52,7 +52,7 @@ class Backward:
 
 
 def behind_last(part: str, text: str) -> str:
-    """What stands behind the last place of `part` in `text`; all of it where there is none."""
+    """What follows the last occurrence of `part` in `text`; all of `text` if there is none."""
     at = Backward(text).rfind(part, len(text))
     return text[at + len(part) :] if at >= 0 else text
 
@@ -64,14 +64,14 @@ def shared_ends(a: str, b: str) -> int:
 
 
 def mostly_equal(a: str, b: str) -> bool:
-    """Are two texts one in which something in the middle changed: a time, the open files?"""
+    """Do two texts differ only in the middle, such as in a time or the open files?"""
     short, long = sorted((len(a), len(b)))
     return short >= _EQUAL_SHARE * long and shared_ends(a, b) >= _EQUAL_SHARE * long
 
 
 def same_system(a: str, b: str) -> bool:
-    """Are two system prompts of one class: equal, or alike but for dates, documents, a summary that was appended? An
-    empty one is only alike to an empty one."""
+    """Are two system prompts equal, or alike except for dates, documents or an appended summary? An empty one is only
+    like an empty one."""
     return a == b or (bool(a and b) and _alike((a, b)))
 
 
@@ -101,4 +101,4 @@ def _bag(text: str) -> frozenset[str]:
 
 _split = Memo(_bag, most_bytes=4 << 20, bytes_of=lambda text: 12 * len(text)).__getitem__
 _alike = Memo(_compare, most_bytes=4 << 20, bytes_of=lambda pair: sum(map(len, pair))).__getitem__
-"""Remembered: the sessions of a client are told apart by their system prompts, with every request."""
+"""Cached: a client's sessions are told apart by their system prompts with every request."""

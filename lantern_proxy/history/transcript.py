@@ -5,8 +5,8 @@
     Human: ...
     AI:
 
-Memories of prompt templates do so, and some programs write what was said into their system prompt. Such a request is
-read as the messages of which it is made: those that the session holds already, and one with the new lines.
+Memories of prompt templates do so, and some programs write the history into their system prompt. Such a request is read
+as messages: those that the session already holds, and one with the new lines.
 """
 
 import re
@@ -32,26 +32,28 @@ from lantern_proxy.history.text import Backward, shared_front
 from lantern_proxy.turn import SYSTEM, Request, item, message
 
 _LEAST_LINE = 8
-"""Least characters of the first line that is known."""
+"""Least length of the first known line."""
 _GREETING = 4
-"""So many messages, the new one and a system prompt included, prove nothing: chats of one program may all begin so."""
+"""This many messages, including the new one and a system prompt, prove nothing: all chats of one program may begin
+so."""
 _MOST_READ = 1_000
-"""How often a text is searched at most for known lines that do not stand in it."""
+"""Most searches of a text for known lines that are not in it."""
 _STRETCH_CHARS = 4_096
-"""How many characters are counted at once."""
+"""Characters that are counted at once."""
 _HEADING = re.compile(r"#{1,6}\s+\w[^\n]{0,30}(?=\n)")
 _CUE = re.compile(r"\n[^\w\n/]*\w[^\n:>\]]{0,30}[:>\]][^\w\n]*$")
 _LINE = re.compile(r"[^\n]+")
 _SPEAKS = (":", ">", "]")
 _SPOKEN = re.compile(r"^(#{1,6}[ ]+\w[^\n]{0,30}|[^\w\n]*\w[^\n:>\]]{0,30}[:>\]])\s*(\S[^\n<]*)", re.MULTILINE)
-"""A speaker's name, and the first line of what they say, without a tag behind it."""
+"""A speaker's name, and the first line of their text, without a following tag."""
 
 
 def transcript_as_messages(session: Session, request: Request) -> Request | None:
-    """`request` as if its text had come in messages; None when it is no script of this session.
+    """`request` as if its text had come in messages; None if it is no transcript of this session.
 
-    What is new in it is said in the name in which the user spoke last; and an answer of the session stands right behind
-    what it answers, with a name in between. A transcript of messages has neither, a task behind a script no such name.
+    The new text must be under the user's last name, and an answer of the session must directly follow its question,
+    with a name in between. A transcript made of chat messages has neither, and a task after a transcript has no such
+    name.
     """
     written = transcript_text(request)
     text = squeezed(written) if written else ""
@@ -64,7 +66,7 @@ def transcript_as_messages(session: Session, request: Request) -> Request | None
 
 
 def _by_lines(session: Session, request: Request, written: str, text: str) -> Request | None:
-    """As transcript_as_messages(), for a text that ends in what its user says, under their name.
+    """transcript_as_messages() for a text that ends in the user's text under their name.
 
     written: the only text of the request; text: the same, squeezed()
     """
@@ -91,13 +93,15 @@ def _by_lines(session: Session, request: Request, written: str, text: str) -> Re
 def session_of_transcript(
     sessions: Iterable[Session], request: Request, said: Mapping[str, Iterable[str]] | None = None
 ) -> Session | None:
-    """The session whose script this is: of several the one that fits best, then whose last lines are there, then the
-    one that held least.
+    """The session that the transcript belongs to: of several the best fit, then one whose last lines are there, then
+    the one that held least.
 
-    said: session id -> what was said in it, as far as it is remembered; None: an id says whose the script may be.
-    Without one its end must be there, or more than how many begin: a greeting. Where the session holds more than the
-    request shows, both must, and no other session may be as like: who says what many say must not get what was said
-    to one of them. Nor may others of `sessions` hold every line that tells it, or its speakers have said other things.
+    said: session id -> what was said in it, as far as it is remembered; None: an id names the session
+
+    Without an id, the session's end must be there, or more messages than many chats begin with. If the session holds
+    more than the request shows, both must, and no other session may fit as well, so that nobody gets what was said to
+    somebody else in the same words. None as well if others of `sessions` hold every distinctive line, or if the
+    speakers said other things before.
     """
     text = squeezed(transcript_text(request))
     if not text:
@@ -121,8 +125,8 @@ def session_of_transcript(
 
 
 def _is_said_elsewhere(best: Session, lines: Request, others: Iterable[Session], request: Request) -> bool:
-    """Where what was asked does not stand in a text as it was sent, only an answer and some lines around it: was each
-    of these heard or said in one of `others`, too? Bots say the same to many, and their users nod.
+    """If no user text stands in the request as it was sent, only an answer and lines around it: was each of these also
+    heard or said in one of `others`? Bots say the same to many, and their users nod.
 
     lines: the text, read as that of `best`
     """
@@ -134,9 +138,8 @@ def _is_said_elsewhere(best: Session, lines: Request, others: Iterable[Session],
 
 
 def _is_preceded(told: "_Told", said: Iterable[str], request: Request) -> bool:
-    """Do the speakers of the known lines say something in front of them that was never said in the session? Then
-    others speak, who came to the same phrases. A summary there has a name of its own, and documents have none.
-    """
+    """Do the speakers of the known lines say something before them that was never said in the session? Then others
+    speak, who came to the same phrases. A summary there has another name, and documents have none."""
     text, known = _text_of(request), _known_of(told.session, told.lines)
     backward = Backward(text)
     end = next((at for each in reversed(known) if each and (at := backward.rfind(each, len(text))) >= 0), 0)
@@ -152,19 +155,19 @@ def _text_of(request: Request) -> str:
 
 
 def _known_of(session: Session, lines: Request) -> list[str]:
-    """What was said in a session that stands in a script. lines: that, read as the session's"""
+    """The session's texts that stand in a transcript. lines: the transcript, read as the session's"""
     read = {id(m) for m in lines.messages}
     return [text_of_entry(e) for e in session.head if id(e.message) in read and e.message.role not in SYSTEM]
 
 
 class _Told(NamedTuple):
-    """A script, read as that of a session."""
+    """A transcript, read as that of a session."""
 
     session: Session
     lines: Request
     shows_end: bool
     text: str
-    """The same as it came, squeezed()."""
+    """The transcript itself, squeezed()."""
 
     @property
     def length(self) -> int:
@@ -172,14 +175,14 @@ class _Told(NamedTuple):
 
     @property
     def fit(self) -> tuple[int, bool, int]:
-        """How well it fits, the best is the largest: by how little stands there from what is asked on, by whether all
-        is there that the session held, and by how many lines are known."""
+        """How well it fits, larger is better: how late the question stands, whether everything the session held is
+        there, and how many lines are known."""
         at = Backward(self.text).rfind(squeezed(self.lines.messages[-1].text), len(self.text))
         return at, not _hides(self.session, self.lines), self.length
 
 
 def _shows_end(session: Session, lines: Request) -> bool:
-    """Is the session's last answer there, or, sent again, the text that waited for it?"""
+    """Is the session's last answer there, or, if sent again, the text that waited for it?"""
     asked = before_answer(session)[-1:]
     return any(m is session.head[-1].message for m in lines.messages) or any(
         e.message is lines.messages[-1] for e in asked
@@ -187,27 +190,27 @@ def _shows_end(session: Session, lines: Request) -> bool:
 
 
 def _hides(session: Session, lines: Request) -> bool:
-    """Did the session hold more than its first messages up to those that are there?"""
+    """Did the session hold more before the messages that are there?"""
     first = next((m for m in lines.messages if m.role not in SYSTEM), None)
     opened = next((e.message for e in session.head if e.message.role not in SYSTEM), None)
     return session.lost or first is not opened
 
 
 def _is_one_line(lines: Request) -> bool:
-    """Is no more new than what one speaker says?"""
+    """Is only the text of one speaker new?"""
     named = SPEAKER.match(lines.messages[-1].text) or _HEADING.match(lines.messages[-1].text)
     return named is not None and f"\n{named[0].strip()}" not in lines.messages[-1].text
 
 
 def _is_written_behind(session: Session, lines: Request) -> bool:
-    """Does what is new begin with what its client wrote behind the history the last time, too: orders, documents?"""
+    """Does the new text begin with what the client wrote after the history last time, such as orders or documents?"""
     written = squeezed(lines.messages[-1].text)[:LEAST_CHARS]
     asked = next((text_of_entry(e) for e in reversed(session.head) if not e.produced), "")
     return len(written) == LEAST_CHARS and written in asked
 
 
 def transcript_text(request: Request) -> str:
-    """The only text of a request, beside its system prompt; empty when it has more."""
+    """The only text of a request, apart from its system prompt; empty if it has more."""
     only = None
     for m in () if request.delta else request.messages:
         if m.role not in SYSTEM:
@@ -219,8 +222,8 @@ def transcript_text(request: Request) -> str:
 
 
 def with_transcript_as_user_text(request: Request) -> Request:
-    """`request` with its last text as the user's, where nobody but the system speaks and that text is a script: it ends
-    in the name of who is to speak, behind what another says."""
+    """`request` with its last text as the user's, if only the system speaks and that text is a transcript, which ends
+    in the next speaker's name after another speaker's text."""
     last = request.messages[-1] if request.messages and not request.delta else None
     if last is None or last.role not in SYSTEM or spoken(request.messages) or not last_line_of(last.text):
         return request
@@ -229,7 +232,7 @@ def with_transcript_as_user_text(request: Request) -> Request:
 
 
 def last_line_of(text: str) -> str:
-    """What the user says last in a text that ends in the name of who is to speak: their name, and all behind it."""
+    """The user's last line, with their name, in a text that ends in the next speaker's name; else ""."""
     cue = _CUE.search(text.rstrip()[-2 * GAP_CHARS :])
     if cue is None:
         return ""
@@ -239,7 +242,7 @@ def last_line_of(text: str) -> str:
 
 
 def with_last_line_apart(request: Request) -> Request:
-    """`request` as if what its user says last had come in a message of its own, behind what stands in front of it."""
+    """`request` as if the user's last line had come in a message of its own, after the rest of the text."""
     text = transcript_text(request)
     line = last_line_of(text)
     front = text[: text.rfind(line)].strip() if line else ""
@@ -258,13 +261,13 @@ def beginning(text: str, squeezed: str) -> str:
 
 
 def _as_written(text: str, squeezed: str, tail: str) -> str:
-    """The part of a text of which `squeezed` was made; behind it stands no more than `tail`."""
+    """The part of a text of which `squeezed` was made; only `tail` may follow it."""
     end = _before(text, len(text), _count(tail))
     return text[_before(text, end, _count(squeezed)) : end].strip()
 
 
 def _before(text: str, end: int, count: int) -> int:
-    """The index from which `count` characters that are no white space stand in front of `end`."""
+    """The index such that `count` characters other than white space stand between it and `end`."""
     while end > _STRETCH_CHARS and count > (some := _count(text[end - _STRETCH_CHARS : end])):
         count, end = count - some, end - _STRETCH_CHARS
     while count and end:
@@ -278,7 +281,7 @@ def _count(text: str) -> int:
 
 
 def _moved(line: str, text: str) -> str:
-    """The last lines of a prompt, which stand behind the history: those that end a text of before and this one."""
+    """The last lines of a prompt, which follow the history: the common end of an earlier text and this one."""
     start = len(line) - shared_front(line[::-1], text[: -len(line) - 1 : -1])
     at = max(start, shared_front(line, text))
     found = line.rfind("\n", start, at + 1)
@@ -287,7 +290,7 @@ def _moved(line: str, text: str) -> str:
 
 
 def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int, int, int]:
-    """(first, last + 1) of the messages that stand in `text` one behind the other, and where there they end."""
+    """(first, last + 1) of the messages that follow each other in `text`, and where they end there."""
     whole = Haystack(text, _MOST_READ)
     first = next((n for n, line in enumerate(lines) if _is_begun(whole, head[n], line, is_first=n == 0)), None)
     if first is None:
@@ -306,20 +309,20 @@ def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int,
 
 
 def _is_begun(whole: Haystack, e: Entry, line: str, *, is_first: bool) -> bool:
-    """Do the known lines of a text begin with this one?"""
+    """Is this line the first known one of a text?"""
     if is_first and line and whole.text.startswith(line):
         return True
     return not e.produced and len(line) >= _LEAST_LINE and bool(SPEAKER.match(line)) and line in whole
 
 
 def _is_before(text: str, end: int, line: str) -> bool:
-    """Does an answer stand right before `end`, behind a name? A window may begin with it."""
+    """Does an answer directly precede `end`, after a name? A window may begin with it."""
     at = text.rfind(line, max(0, end - GAP_CHARS - len(line)), end)
     return at >= 0 and bool(line) and not text[at + len(line) : end].strip() and text[:at].rstrip().endswith(_SPEAKS)
 
 
 def _follows(text: str, end: int, at: int, line: str, *, produced: bool) -> bool:
-    """Does a line go on where the one before ended? A script names who speaks within the user's, which it wrote."""
+    """Does a line continue where the previous one ended? A user's line includes the name that the transcript wrote."""
     if at < 0 or not line:
         return False
     if not produced:
@@ -330,6 +333,6 @@ def _follows(text: str, end: int, at: int, line: str, *, produced: bool) -> bool
 
 
 def _is_one_speaker(before: str, now: str) -> bool:
-    """Does the name with which `now` begins stand at the beginning of a line of `before`, too?"""
+    """Does a line of `before` start with the name with which `now` begins?"""
     named = SPEAKER.match(now)
     return named is not None and any(line.strip().startswith(named[0].strip()) for line in before.splitlines())
