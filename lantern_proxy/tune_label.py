@@ -22,7 +22,7 @@ from lantern_proxy.config.retrieval import Signal
 from lantern_proxy.embed import Embedder
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense
-from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.question import parse_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import WEIGHTS, gather
 from lantern_proxy.route_types import query_type
@@ -121,7 +121,7 @@ def measure(
 
 def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, config: Config) -> Labelled | None:
     """One question over a scope; None when there is nothing to learn from it."""
-    read_as = read_question(question)
+    read_as = parse_question(question)
     if not gold or not read_as.terms:
         return None
     ask = Ask(tenant=scope.key.tenant, question=question, now=max(read.passage.created_at for read in scope.passages))
@@ -135,7 +135,7 @@ def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, con
         signals=full.signals,
         units=full.units,
         gold=np.array(sorted(gold), np.int64),
-        sure=full.sure,
+        sure=full.lexical_confidence,
     )
     return replace(made, skipped=replace(made, signals=skipped.signals, units=skipped.units))
 

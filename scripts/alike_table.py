@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from lantern_proxy.analyze import STOP_WORDS
-from lantern_proxy.signals.alike import DIM, SCALE
+from lantern_proxy.signals.word_similarity import DIM, SCALE
 
 TARGET = Path(__file__).parent.parent / "lantern_proxy" / "data" / "alike_minilm_l6.npz"
 AT_ONCE = 512

@@ -19,7 +19,7 @@ from lantern_proxy.analyze import (
     terms_of_parts,
 )
 from lantern_proxy.analyze.facts import Stems
-from lantern_proxy.restore import compared
+from lantern_proxy.restore import parsed_statement
 from lantern_proxy.restore.lines import _MANY_ROWS, _rows, _template
 from lantern_proxy.signals import dates as signals_dates
 from lantern_proxy.signals.form import TRAITS, form_of, traits
@@ -108,18 +108,18 @@ def plain_sentences(text: str) -> list[tuple[int, int]]:
 def test_a_statement_says_that_something_changed_or_ended_where_its_pattern_does(texts):
     changes = 0
     for text in texts:
-        read = compared.compared(text)
-        assert read.says_so == bool(compared.CUE.search(text)), text
-        assert read.ended == bool(compared._ENDED.search(text)), text
-        changes += read.says_so
+        read = parsed_statement.parse_statement(text)
+        assert read.says_changed == bool(parsed_statement.CUE.search(text)), text
+        assert read.says_ended == bool(parsed_statement._ENDED.search(text)), text
+        changes += read.says_changed
     assert changes > 500
 
 
 def test_values_are_those_of_the_pattern_without_its_guard_tried_at_every_place(texts):
-    guarded = compared._VALUE
+    guarded = parsed_statement._VALUE
     plain = re.compile("(?:" + guarded[guarded.index("(?P<path>") :])
     for text in texts:
-        found = [(m.lastgroup, m.span(m.lastgroup)) for m in compared._values(text)]
+        found = [(m.lastgroup, m.span(m.lastgroup)) for m in parsed_statement._values(text)]
         assert found == [(m.lastgroup, m.span()) for m in plain.finditer(text)], text
 
 

@@ -4,7 +4,7 @@ import time
 import pytest
 
 from lantern_proxy.analyze.spoken import spoken
-from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.question import parse_question
 
 STATE = "<environment_details>\ntime: 10:06\nopen: gates.py\n</environment_details>"
 COMPACTED = """<local-command-caveat>The command below was run directly.</local-command-caveat>
@@ -80,13 +80,13 @@ def test_what_may_be_a_users_own_words_stays(text):
 )
 def test_a_result_that_comes_as_a_message_of_the_user_asks_nothing(text):
     assert spoken(text) == ""
-    assert not read_question(text).terms
+    assert not parse_question(text).terms
 
 
 def test_a_question_is_read_alike_whatever_its_client_writes_around_it():
-    bare = read_question("Which gate does depot 7 ship through?")
-    assert read_question(f"[2026-03-01 10:05] Which gate does depot 7 ship through?\n{STATE}") == bare
-    assert read_question(f"<user_query>\nWhich gate does depot 7 ship through?\n</user_query>\n{STATE}") == bare
+    bare = parse_question("Which gate does depot 7 ship through?")
+    assert parse_question(f"[2026-03-01 10:05] Which gate does depot 7 ship through?\n{STATE}") == bare
+    assert parse_question(f"<user_query>\nWhich gate does depot 7 ship through?\n</user_query>\n{STATE}") == bare
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_a_block_takes_each_passage_at_the_better_of_its_two_places(data, settin
     seen = {}
 
     def look(ranked):
-        seen.update(before=ranked.fused, dealt=model(ranked), either=model.either(ranked))
+        seen.update(before=ranked.fused, dealt=model(ranked), either=model.best_of_both(ranked))
         return ranked.fused
 
     with Resources(load(settings, {})) as resources:

@@ -20,7 +20,7 @@ from lantern_proxy.embed import Embedder, available
 from lantern_proxy.pack import WRAPPER_CHARS
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.breaker import Breaker
-from lantern_proxy.restore.question import Evidence, is_answered, masses, read_question
+from lantern_proxy.restore.question import Evidence, idf_mass, is_answered, parse_question
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import CLIENT, Filed, canonical, item, message
 
@@ -378,7 +378,7 @@ def test_an_answer_with_the_words_of_a_question_here_and_there_is_none(tmp_path,
         with restorer._scope(ask()) as scope:
             fused = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 2.0])
             evidence = Evidence(np.zeros(6), None, fused, {})
-            mass = masses(scope, read_question("What is the platform of Rantinor?"))
+            mass = idf_mass(scope, parse_question("What is the platform of Rantinor?"))
             assert is_answered(scope, evidence, mass, 5, [0, 1]) is is_there
         restorer.close()
 
@@ -723,15 +723,15 @@ def test_the_breaker_opens_after_failures_in_a_row_and_closes_by_itself():
     ],
 )
 def test_what_takes_up_the_last_message_is_told_from_a_question_that_stands_alone(text, reacts, points):
-    read = read_question(text)
-    assert (read.reacts, read.points) == (reacts, points)
+    read = parse_question(text)
+    assert (read.reacts, read.unspecific) == (reacts, points)
 
 
 @pytest.mark.parametrize("sign", ["!", "! ", "``` ", "\u200b", "A.: "])
 def test_a_question_of_signs_is_read_in_linear_time(sign):
     def seconds(chars: int) -> float:
         began = time.process_time()
-        read_question(sign * (chars // len(sign)))
+        parse_question(sign * (chars // len(sign)))
         return time.process_time() - began
 
     seconds(1_000)
@@ -739,8 +739,8 @@ def test_a_question_of_signs_is_read_in_linear_time(sign):
 
 
 def test_neither_words_nor_vectors_see_how_a_question_is_asked():
-    plain = read_question("the oak staircase")
-    asked = read_question("Can you give me a brief summary of the oak staircase across our conversations?")
+    plain = parse_question("the oak staircase")
+    asked = parse_question("Can you give me a brief summary of the oak staircase across our conversations?")
     assert asked.terms == plain.terms
     assert asked.subject.strip("?") == plain.subject
 

@@ -17,10 +17,10 @@ from lantern_proxy.bench.datasets import Candidate
 from lantern_proxy.bench.pipelines_product import TENANT, _archive
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.config.retrieval import RetrievalConfig
-from lantern_proxy.restore import alike
+from lantern_proxy.restore import word_table
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense
-from lantern_proxy.restore.question import Evidence, best_quality, read_question
+from lantern_proxy.restore.question import Evidence, evidence_quality, parse_question
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import gather
@@ -47,7 +47,7 @@ def archived(folder: Path, *, tokens: bool = True) -> Iterator[Archive]:
     said = [Candidate(id=str(n), session=str(n), speaker="user", text=t, at=1.7e9) for n, t in enumerate(SAID)]
     written, _ = _archive(archive, said)
     flat = np.array([0, 1, 0, 0], np.float32)
-    table, vectors = alike.shipped(), alike.shipped_vectors()
+    table, vectors = word_table.shipped_table(), word_table.shipped_vectors()
     assert table is not None
     assert vectors is not None
     words = [(TENANT, p.id, vectors[np.frombuffer(table.pieces(p.text), np.uint16)]) for p in written] if tokens else []
@@ -65,7 +65,7 @@ def found(
     scope.catch_up(archive, math.inf)
     dense = Dense(archive, embedder, wanted=True)  # type: ignore[arg-type]
     asked = Ask(tenant=TENANT, project="", session="", present=present, budget_chars=0, now=0.0, deadline=math.inf)
-    made = gather(scope, read_question(question), asked, dense, RestoreConfig(), RetrievalConfig(tau=tau))
+    made = gather(scope, parse_question(question), asked, dense, RestoreConfig(), RetrievalConfig(tau=tau))
     texts = [scope.passages[row].passage.text for row in np.argsort(-made.fused).tolist()]
     dense.close()
     scope.index.close()
@@ -78,13 +78,13 @@ def test_where_words_are_sure_the_embedder_is_not_called(tmp_path):
         assert (asked, sure.cosines, texts[0]) == ([], None, SAID[1])
         unsure, asked, _ = found(archive, UNSURE)
         assert len(asked) == 1
-        assert unsure.sure < RetrievalConfig().tau <= sure.sure
+        assert unsure.lexical_confidence < RetrievalConfig().tau <= sure.lexical_confidence
 
 
 def test_words_are_not_sure_of_what_the_request_shows_itself(tmp_path):
     with archived(tmp_path) as archive:
         shown, asked, _ = found(archive, SURE, present=f"Summary: {SAID[1]}")
-        assert (len(asked), shown.sure) == (1, 0.0)
+        assert (len(asked), shown.lexical_confidence) == (1, 0.0)
 
 
 @pytest.mark.parametrize(("tau", "calls"), [(0.0, 0), (1.0, 1)])
@@ -101,8 +101,8 @@ def test_an_embedder_without_vectors_of_words_is_always_asked(tmp_path, monkeypa
 
 def test_one_word_alone_and_words_that_nobody_said_make_nothing_sure(tmp_path):
     with archived(tmp_path) as archive:
-        assert found(archive, "kettle?")[0].sure == 0
-        assert found(archive, "Which violinist conducted the Viennese orchestra?")[0].sure == 0
+        assert found(archive, "kettle?")[0].lexical_confidence == 0
+        assert found(archive, "Which violinist conducted the Viennese orchestra?")[0].lexical_confidence == 0
 
 
 def test_a_skipped_question_is_compared_with_the_vectors_of_words(tmp_path):
@@ -114,7 +114,7 @@ def test_a_skipped_question_is_compared_with_the_vectors_of_words(tmp_path):
 
 
 def test_what_came_since_the_embedder_was_last_asked_is_compared_as_all_else(tmp_path):
-    table, vectors = alike.shipped(), alike.shipped_vectors()
+    table, vectors = word_table.shipped_table(), word_table.shipped_vectors()
     assert table is not None
     assert vectors is not None
     with archived(tmp_path) as archive:
@@ -122,7 +122,7 @@ def test_what_came_since_the_embedder_was_last_asked_is_compared_as_all_else(tmp
         ask = Ask(tenant=TENANT, project="", session="", present="", budget_chars=0, now=0.0, deadline=math.inf)
         for text, tau in ((UNSURE, 1.0), ("Who repaired the automobile?", 0.0)):
             scope.catch_up(archive, math.inf)
-            made = gather(scope, read_question(text), ask, dense, RestoreConfig(), RetrievalConfig(tau=tau))
+            made = gather(scope, parse_question(text), ask, dense, RestoreConfig(), RetrievalConfig(tau=tau))
             if tau:
                 late = [
                     Candidate(id="late", session="late", speaker="user", text="A mechanic mended the car.", at=1.7e9)
@@ -137,16 +137,18 @@ def test_what_came_since_the_embedder_was_last_asked_is_compared_as_all_else(tmp
 
 
 def test_what_words_are_sure_of_is_as_good_without_a_cosine_as_with_a_fair_one(tmp_path):
-    question = read_question("Where does the copper kettle of my aunt Rosalind stand?")
+    question = parse_question("Where does the copper kettle of my aunt Rosalind stand?")
     with archived(tmp_path) as archive:
         scope = Scope(Key(TENANT, None, None))
         scope.catch_up(archive, math.inf)
         lexical = scope.lexical(question.terms)
         alone = Evidence(lexical, None, lexical, {})
         rows = np.argsort(-lexical).tolist()
-        without, skipped = (best_quality(scope, replace(alone, sure=by), question, rows) for by in (0.2, 0.3))
+        without, skipped = (
+            evidence_quality(scope, replace(alone, lexical_confidence=by), question, rows) for by in (0.2, 0.3)
+        )
         fair = replace(alone, cosines=np.full(len(SAID), 0.5))
-        agree = best_quality(scope, replace(fair, lexical=np.zeros(len(SAID))), question, rows)
+        agree = evidence_quality(scope, replace(fair, lexical=np.zeros(len(SAID))), question, rows)
         assert without < skipped
         assert skipped == pytest.approx(agree)
         scope.index.close()

@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 from test_restore import LEXICAL, ask, filed, write
 from test_restore_agents import STEPS, of
-from test_restore_beside import OTHERS
+from test_restore_supplements import OTHERS
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.restore.context import Contexts
-from lantern_proxy.restore.lines import heads, lines
+from lantern_proxy.restore.lines import headings, lines
 from lantern_proxy.restore.passages import SMALL
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage
@@ -295,7 +295,7 @@ def test_heads_are_told_by_indents_marks_and_colons():
         ('{\n  "crew": 4,\n  "mast": {\n    "height": 9\n  }\n}', [-1, 0, 0, 2, 0, -1]),
     ):
         passage = Passage(id=1, session="", message="", position=0, part=0, turn=0, speaker="tool", text=text)
-        assert heads(passage, lines(passage)) == expected
+        assert headings(passage, lines(passage)) == expected
 
 
 PASTED = """Ana: I can bring the salad and the bread. I need to leave at nine.

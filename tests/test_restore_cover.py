@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lantern_proxy.restore.cover import cover, value
 from lantern_proxy.restore.lines import Present, greets, lines, takes_back
 from lantern_proxy.restore.loss import _cost_of
-from lantern_proxy.restore.parts import Candidate, Part, among_people, parts_of
-from lantern_proxy.restore.salience import Around, likelihood
+from lantern_proxy.restore.parts import Candidate, Part, is_group_chat, parts_of
+from lantern_proxy.restore.salience import Surroundings, likelihood
 from lantern_proxy.turn import Passage
 
 SMALL = st.lists(
@@ -77,7 +77,9 @@ def said(text, speaker="user"):
 
 
 def rated(text, *, speaker="user", answers=False, reports=False, rarity=lambda term: 0.8):
-    return likelihood(lines(said(text, speaker)), lambda key: 1.0, rarity, Around(answers=answers, reports=reports))
+    return likelihood(
+        lines(said(text, speaker)), lambda key: 1.0, rarity, Surroundings(answers=answers, reports=reports)
+    )
 
 
 def worth(text, *, speaker="user"):
@@ -85,7 +87,7 @@ def worth(text, *, speaker="user"):
     passage = said(text, speaker)
     told = lines(passage)
     (made,) = parts_of([Candidate(passage, told, (0,))], Present(""), lambda term: 0.8, [1.0], people=False)
-    return made.alone / likelihood(told, lambda key: 1.0, lambda term: 0.8, Around(answers=False))
+    return made.total / likelihood(told, lambda key: 1.0, lambda term: 0.8, Surroundings(answers=False))
 
 
 def test_what_a_part_costs_is_its_own_also_where_another_one_that_is_gone_had_its_place_in_memory():
@@ -122,7 +124,7 @@ def test_a_rule_is_no_echo_of_what_uses_the_same_words():
 
 def test_what_a_user_wishes_of_an_agent_is_no_echo_of_what_it_reports():
     told, again = part(0, {"a": 20.0, "b": 20.0}), part(1, {"a": 10.0, "b": 10.0, "@1": 10.0})
-    report, wish = told._replace(speaker="assistant"), again._replace(wish=True)
+    report, wish = told._replace(speaker="assistant"), again._replace(said_to_agent=True)
 
     def taken(*offered):
         return len(cover(offered, lambda p, opened: 10, 1_000, power=0.8, shares={}))
@@ -139,8 +141,8 @@ def test_what_a_user_tells_an_assistant_is_an_echo_of_one_message_and_not_of_wor
         return [each.part.candidate for each in cover(offered, lambda p, opened: 10, 1_000, power=0.8, shares={})]
 
     assert taken(*told, again) == [0, 1]
-    assert taken(*told, again._replace(told=True)) == [0, 1, 2]
-    assert taken(part(0, {"nadia": 9.0, "may": 9.0}), again._replace(told=True)) == [0]
+    assert taken(*told, again._replace(said_to_assistant=True)) == [0, 1, 2]
+    assert taken(part(0, {"nadia": 9.0, "may": 9.0}), again._replace(said_to_assistant=True)) == [0]
 
 
 FELL = "Vera fell? No, she slid off the chair, form 2291 is filled in. Still no stairs! Shall I call the ward?"
@@ -150,7 +152,7 @@ FELL = "Vera fell? No, she slid off the chair, form 2291 is filled in. Still no 
 def test_of_a_short_message_to_an_assistant_goes_in_all_that_is_told(before, lines_of):
     some = [said(f"{before}{text}") for text in (FELL, "The ward is on the second floor, behind the lift.")]
     candidates = [Candidate(passage, told := lines(passage), tuple(range(len(told)))) for passage in some]
-    first, _ = parts_of(candidates, Present(""), lambda term: 0.8, [1.0, 1.0], people=among_people(some))
+    first, _ = parts_of(candidates, Present(""), lambda term: 0.8, [1.0, 1.0], people=is_group_chat(some))
     assert first.lines == lines_of
 
 

@@ -11,7 +11,7 @@ import pytest
 from test_restore_scope import ALL, opened, write
 
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig
-from lantern_proxy.restore import alike, passages
+from lantern_proxy.restore import passages, word_table
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.facets import Common, Facets, Shared, facets_of
@@ -21,9 +21,9 @@ from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.row_cache import RowCache
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
-from lantern_proxy.signals.alike import Table
 from lantern_proxy.signals.dates import day_of
 from lantern_proxy.signals.form import Form
+from lantern_proxy.signals.word_similarity import Table
 from lantern_proxy.turn import Passage
 
 
@@ -168,7 +168,7 @@ def test_a_warm_restorer_has_made_all_that_is_looked_at_of_passages_before_the_f
 
 
 def test_a_warm_restorer_has_read_the_tables_that_a_question_may_need(archive):
-    tables = (alike.shipped, alike.shipped_vectors)
+    tables = (word_table.shipped_table, word_table.shipped_vectors)
     for table in tables:
         table.cache_clear()
     restorer = restorer_of(archive)

@@ -18,7 +18,7 @@ from lantern_proxy.restore import scope as restore_scope
 from lantern_proxy.restore import snapshots
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense
-from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.question import parse_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, keep
 from lantern_proxy.signals.late import DIM, Asked
@@ -308,7 +308,7 @@ def test_token_vectors_that_cannot_be_read_are_told_of(archive):
     ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
     dense = Dense(archive, Embedder(), wanted=True)
     archive.close()
-    assert dense.late(scope, Asked(np.eye(1, DIM, dtype=np.float32), ("gadget3",)), [3], ask) is None
+    assert dense.compare_words(scope, Asked(np.eye(1, DIM, dtype=np.float32), ("gadget3",)), [3], ask) is None
     assert ask.degraded == ["late:failed"]
     dense.close()
 
@@ -353,9 +353,9 @@ def looked(dense: Dense, scope: Scope, archive: Archive, *, left_s: float = 60.0
         tenant=scope.key.tenant, project="", session="s", present="", budget_chars=900, now=0.0,
         deadline=time.monotonic() + left_s,
     )  # fmt: skip
-    question = read_question("Which box holds gadget3?")
+    question = parse_question("Which box holds gadget3?")
     if dense.begin(scope, question, ask):
-        dense.look(scope, question, ask)
+        dense.compare(scope, question, ask)
     return ask.degraded
 
 

@@ -12,7 +12,7 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Matches
-from lantern_proxy.restore.matched import by_vectors
+from lantern_proxy.restore.matched import match_by_vectors
 
 
 def scores(
@@ -106,7 +106,7 @@ def late_of(texts: list[str], best: list[float]) -> list[float]:
     with Resources(replace(plain, embed=replace(plain.embed, enabled="off"))) as resources:
         scope = Default(resources).archived(Conversation(id="c", candidates=candidates, questions=()))._scope
         ask = Ask(tenant="bench", project="", session="", present="", budget_chars=0, now=0.0, deadline=math.inf)
-        return by_vectors(scope, Found(best), None, np.zeros(len(texts)), ask).flowed.tolist()  # type: ignore[arg-type, union-attr]
+        return match_by_vectors(scope, Found(best), None, np.zeros(len(texts)), ask).smooth_scores.tolist()  # type: ignore[arg-type, union-attr]
 
 
 def test_a_word_may_be_found_in_the_message_before_where_both_are_short():

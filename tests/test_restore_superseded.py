@@ -9,9 +9,9 @@ from test_restore import LEXICAL, ask, filed, write
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config, RestoreConfig
-from lantern_proxy.restore.compared import Compared
+from lantern_proxy.restore.parsed_statement import ParsedStatement
 from lantern_proxy.restore.restorer import Restorer
-from lantern_proxy.restore.superseded import Changes, Statement, of_request, superseded
+from lantern_proxy.restore.superseded import Changes, Statement, statements_of_request, superseded
 
 REPLACED = [
     ("The API listens on port 8443 in staging.", "Actually, use port 9443 for staging instead, 8443 is taken."),
@@ -110,9 +110,9 @@ def test_the_newest_of_three_values_wins():
 
 def test_a_value_is_the_same_wherever_it_stands_in_a_sentence():
     old = Changes("The florist: Tulpina, ask for Johanna.")
-    assert old.is_named("Johanna fell ill.")
-    assert not old.has_other("She worked at Tulpina.")
-    assert old.has_other("She works at Rosetta.")
+    assert old.names_old_value("Johanna fell ill.")
+    assert not old.has_other_value("She worked at Tulpina.")
+    assert old.has_other_value("She works at Rosetta.")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_many_rows_that_read_alike_are_compared_in_linear_time(row):
 
 def test_of_a_request_statements_are_read_and_questions_are_not():
     told = "Long ago. We switched to tabs. Fine.\nNo longer\nby 3 May."
-    found = list(of_request("Is it 8443? Use port 9443 for staging.", told))
+    found = list(statements_of_request("Is it 8443? Use port 9443 for staging.", told))
     assert found == ["Use port 9443 for staging.", "We switched to tabs.", "No longer"]
 
 
@@ -296,15 +296,15 @@ def test_an_order_that_replaces_a_part_of_what_it_names_gets_the_rest(tmp_path):
     ],
 )
 def test_weekdays_and_written_numbers_between_words_without_spaces_are_values(old, new):
-    assert Changes(old).has_other(new)
-    assert not Changes(old).has_other(old)
-    assert not Changes(old).has_other("\u597d\u7684")
+    assert Changes(old).has_other_value(new)
+    assert not Changes(old).has_other_value(old)
+    assert not Changes(old).has_other_value("\u597d\u7684")
 
 
 def test_a_long_text_of_plain_words_is_read_in_time_that_grows_with_it():
     began = time.perf_counter()
-    Compared("word " * 4_000)
+    ParsedStatement("word " * 4_000)
     short = time.perf_counter() - began
     began = time.perf_counter()
-    Compared("word " * 16_000)
+    ParsedStatement("word " * 16_000)
     assert time.perf_counter() - began < 10 * short

@@ -133,8 +133,8 @@ def test_what_the_user_laid_down_holds_for_what_an_assistant_is_asked_but_not_am
     rule, preference, plain = (form_of(text, "user") for text in said)
     rated = fits("How do I send my change?", [rule, preference, plain], answers=None)
     assert rated[0] > rated[1] > rated[2]
-    among_people = fits("How do I send my change?", [rule, plain], answers=[False, False])
-    assert among_people[0] == among_people[1]
+    is_group_chat = fits("How do I send my change?", [rule, plain], answers=[False, False])
+    assert is_group_chat[0] == is_group_chat[1]
     assert form_of("Always run the linter first.", "assistant").standing == 0
     assert form_of('```json\n{"semi": "always"}\n```', "user").standing == 0
 

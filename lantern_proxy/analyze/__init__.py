@@ -27,7 +27,7 @@ _WIDE = re.compile(
 )
 
 _SCRIPTS = re.compile(rf"(?P<wide>{_WIDE.pattern}+)|(?:(?!{_WIDE.pattern}).)+", re.S)
-"""What of a run is in scripts without spaces, and what is not: in "端口是8443" the number stands for itself."""
+"""Runs in scripts without spaces, and the rest: in "端口是8443" the number is a term of its own."""
 _EDGES = re.compile(rf"\A[^\w{MARKS}]+|[^\w{MARKS}]+\Z")
 _BORDER = re.compile(rf"(?<={_WIDE.pattern})(?=[A-Za-z0-9$\u20ac\u00a3#/~-])|(?<=[A-Za-z0-9%/])(?={_WIDE.pattern})")
 
@@ -35,37 +35,38 @@ _GRAMMAR = re.compile(
     r"[\u3040-\u309f\u4f55\u8ab0]{1,2}"  # Japanese writes its particles and endings in hiragana
     r"|[的了是吗呢吧啊么在我你他她它们这那个哪什怎为和与就都也还把被请问谁几多少]{1,2}"
 )
-"""Signs that carry no evidence of what is asked: what a stop word is where words stand apart."""
+"""Grammatical characters, the stop words of scripts without spaces."""
 _KANJI, _HIRAGANA = r"[\u30a0-\u30ff\u3400-\u9fff]", r"[\u3040-\u309f]"
-"""The first has katakana, too."""
+"""The first also includes katakana."""
 _WITHIN = rf"(?![\u306e\u306f\u304c\u3092\u306b\u3078\u3067\u3068\u3082]){_HIRAGANA}"
-"""Hiragana that may stand within a word: no particle."""
+"""Hiragana that may occur within a word, unlike particles."""
 _ACROSS = re.compile(
     rf"(?=((?<={_KANJI}){_KANJI}{_HIRAGANA}|(?<={_KANJI}{_WITHIN}){_KANJI}{_HIRAGANA}"
     rf"|{_HIRAGANA}{_KANJI}(?={_KANJI}|{_WITHIN}{_KANJI})))"
 )
-"""The last or first sign of a word and the hiragana beside it, where the word has another pair of its own: other
+"""The last or first character of a word and the adjacent hiragana, if the word has another pair of its own: other
 sentences have other particles there."""
 _SIGNS_A_WORD = 2
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")
-"""What ends a question, full-width and Arabic ones included."""
+"""Ends of a question, including full-width and Arabic ones."""
 
 _ODD_CASES = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u212a", "k"))
-"""What `re.I` takes for an ASCII letter, beside the letter in both cases."""
+"""Characters that `re.I` matches with an ASCII letter, besides both cases of the letter."""
 
 
 def ends_asking(text: str) -> bool:
-    """Does it end with a question mark, whatever quotation mark, bracket or emphasis stands behind that?"""
+    """Does it end with a question mark, ignoring quotation marks, brackets or emphasis after it?"""
     return text.rstrip(")\"' *").endswith(QUESTION_MARKS)
 
 
 def length_in_words(pieces: int, wide: int) -> int:
-    """About how many words a text of so many pieces has; every two signs of scripts without spaces count as one."""
+    """Approximate number of words in a text of so many pieces; two characters of scripts without spaces count as
+    one."""
     return pieces + wide // _SIGNS_A_WORD
 
 
 def wide_signs(text: str) -> int:
-    """How many signs of scripts without spaces a text has."""
+    """Number of characters of scripts without spaces."""
     return len(_WIDE.findall(text))
 
 
@@ -84,7 +85,7 @@ STOP_WORDS = frozenset(
     whos wheres whens whys hows
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
-"""Dropped from queries: they carry no evidence of what is asked."""
+"""Dropped from queries, since they say nothing about what is asked."""
 
 CHAT_WORDS = frozenset(
     """
@@ -97,14 +98,14 @@ CHAT_WORDS = frozenset(
     previously before btw ask asked user assistant chat conversation message discussed talked talk discuss
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
-"""Words that steer a chat. A message made of nothing else asks for nothing that was lost."""
+"""Words that steer a chat. A message of nothing else asks for nothing that was lost."""
 
 LINKS = frozenset(
     """
     is was are were be to of at the a an for on in number no as now use using uses with and by
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
-"""What stands between a name and its value: "port is 9443" and "port 9443" are the same specific term, see key()."""
+"""Words between a name and its value: "port is 9443" and "port 9443" are the same specific term, see key()."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -131,7 +132,7 @@ def _expand(run: str) -> tuple[str, ...]:
 
 
 def _of_scripts(run: str) -> Iterator[str]:
-    """Of a run with signs of scripts without spaces: each two of these, and the terms of what stands between them."""
+    """The terms of a run with characters of scripts without spaces: each two of these, and the terms of the rest."""
     for part in _SCRIPTS.finditer(run):
         if part["wide"]:
             signs = part.group().lower()
@@ -141,7 +142,7 @@ def _of_scripts(run: str) -> Iterator[str]:
 
 
 def apart(text: str) -> str:
-    """`text` with a space between signs of scripts without spaces and the words and numbers beside them."""
+    """`text` with a space between characters of scripts without spaces and adjacent words and numbers."""
     return text if text.isascii() or not _WIDE.search(text) else _BORDER.sub(" ", text)
 
 
@@ -150,19 +151,19 @@ def _stemmed(word: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """The terms of `text` in order, repeats kept, lower-cased and stemmed; what the lexical index holds."""
+    """The terms of `text` in order with repeats, lower-cased and stemmed, as in the lexical index."""
     found = native.terms(text)
     return terms_in_python(text) if found is None else found
 
 
 def terms_of_parts(parts: Sequence[str]) -> list[list[str]]:
-    """The terms of each of some texts: half of what they cost one by one."""
+    """The terms of each text; half the cost of one call each."""
     found = native.terms_of_parts(parts)
     return [*map(terms, parts)] if found is None else found
 
 
 def terms_in_python(text: str) -> list[str]:
-    """The same without C: what native/analyze.c must equal, and what serves where it cannot."""
+    """As `terms`, without C: the reference for native/analyze.c, and the fallback."""
     found: list[str] = []
     for run in _RUN.findall(text):
         found += _expand(run) if len(run) <= 4 * MAX_TERM_CHARS else _expand(run[:MAX_TERM_CHARS])
@@ -170,14 +171,14 @@ def terms_in_python(text: str) -> list[str]:
 
 
 def sequence(text: str) -> str:
-    """The terms of `text` in order, a line break around each."""
+    """The terms of `text` in order, each with a line break before and after it."""
     joined = native.lines(text)
     within = "\n".join(terms_in_python(text)) if joined is None else joined.decode()
     return f"\n{within}\n"
 
 
 def query_terms(text: str) -> list[str]:
-    """The terms of a question without stop words; repeats dropped, order kept. Empty when nothing is asked for."""
+    """The terms of a question without stop words and repeats, in order; empty if nothing is asked for."""
     found: dict[str, None] = {}
     runs = _RUN.findall(text)
     lows = [run.lower() for run in runs]
@@ -193,7 +194,7 @@ def query_terms(text: str) -> list[str]:
 
 
 def is_content(term: str) -> bool:
-    """Is a term long enough to say something by itself? Of scripts without spaces every term is two signs."""
+    """Is a term long enough to be meaningful by itself? In scripts without spaces every term is two characters."""
     return len(term) > 2 or (len(term) == _SIGNS_A_WORD and _WIDE.match(term) is not None)
 
 
@@ -201,7 +202,7 @@ _CHAT_STEMS = frozenset(_stem(word) for word in CHAT_WORDS)
 
 
 def informative(terms_of_query: list[str]) -> list[str]:
-    """Those of `query_terms` that name a thing rather than steer the chat."""
+    """Those of `query_terms` that name something rather than steer the chat."""
     return [term for term in terms_of_query if term not in _CHAT_STEMS and (len(term) > 1 or term.isdigit())]
 
 
@@ -211,12 +212,12 @@ _NOT_IN_KEYS = LINKS | {""}
 
 
 def key(term: str) -> str:
-    """The form in which two specific terms are the same: "Port: 9443" and "port is 9443" -> "port 9443"."""
+    """The normal form of a specific term: "Port: 9443" and "port is 9443" -> "port 9443"."""
     return _key(apart(term).lower().translate(_BREAKS))
 
 
 def keys(terms: Sequence[str]) -> list[str]:
-    """The key of each, for half the price."""
+    """The key of each; half the cost of one call each."""
     parts = apart("\0".join(terms)).lower().translate(_BREAKS).split("\0") if terms else []
     return [*map(_key, parts)] if len(parts) == len(terms) else [*map(key, terms)]
 
@@ -245,22 +246,23 @@ _ABBREVIATION = re.compile(
     r"|ul|al|pl|os|[aA]v|\u0443\u043b|\u0432\u0443\u043b|\u043f\u0440|\u043f\u043b|\u043f\u0435\u0440|\u0431\u0443\u043b)\.$"
 )
 _SHORT = re.compile(r"(?<!\w)(?:(?![0-9_])\w){1,4}\.$")
-"""What may be short for a word, where a number follows: "cl. 9.3", "Sept. 3". A sentence may end so, too; two that stay
-together tell no less, and half of a reference misleads."""
+"""Possible abbreviations before a number: "cl. 9.3", "Sept. 3". A sentence may end like this, too, but two joined
+sentences lose nothing, while half of a reference misleads."""
 _ITEM = re.compile(r"([0-9]{1,2})\.")
-"""The number of an item of a list, behind which another begins."""
+"""The number of a list item, before the next item."""
 _ORDINAL = re.compile(r"(?<!\w)[0-9]{1,2}\.$")
 _ORDINAL_MONTHS = (
     "Januar", "J\u00e4nner", "Februar", "M\u00e4rz", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober",
     "November", "Dezember",
 )  # fmt: skip
-"""Months in German, whose days are ordinals: "25. Juli". Where they are so elsewhere, months have no capital."""
+"""German months, which follow an ordinal: "25. Juli". In other languages with ordinal dates, months are lower case."""
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of `text` stand: (start, end), in order, without the white space between them.
+    """The (start, end) of each sentence of `text`, in order, without surrounding white space.
 
-    A line is a sentence of its own; numbers, versions and abbreviations do not end one. A ``` fence is one piece.
+    Each line is at least one sentence; numbers, versions and abbreviations do not end one. A ``` fence is a single
+    piece.
     """
     spans: list[tuple[int, int]] = []
     for start, end, fenced in fences(text):
@@ -275,7 +277,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def sentences_in_python(text: str) -> list[tuple[int, int]]:
-    """The same of a text without fences, and without C: what native/sentences.c must equal."""
+    """As `sentences`, for a text without fences and without C: the reference for native/sentences.c."""
     spans: list[tuple[int, int]] = []
     at = _past_spaces(text, 0)
     for sign in _MAY_END.finditer(text):  # found fast; the pattern is tried nowhere else
@@ -293,7 +295,7 @@ def sentences_in_python(text: str) -> list[tuple[int, int]]:
 
 
 def _goes_on(text: str, at: int, stop: int, behind: int) -> bool:
-    """Is the full stop at the end of text[at:stop] none of a sentence that begins at `at`? behind: where the next word
+    """Does the sentence that begins at `at` continue after the full stop at `stop`? behind: where the next word
     begins"""
     start = max(at, stop - 8)
     if _ABBREVIATION.search(text, start, stop) or _ITEM.fullmatch(text, at, stop):
@@ -334,9 +336,9 @@ def fences(text: str) -> list[tuple[int, int, bool]]:
 
 
 def folded(text: str) -> str:
-    """`text` in lower case: an ASCII word stands in it wherever the word's pattern would be found with `re.I`.
+    """`text` in lower case: it contains an ASCII word wherever the word's pattern would match with `re.I`.
 
-    Cheap tests may so stand before patterns.
+    So cheap substring tests can precede patterns.
     """
     if not text.isascii():
         for sign, letter in _ODD_CASES:

@@ -1,7 +1,8 @@
-"""Is a text a program, or is it said? Settings (`PORT=9443`), commands, paths and errors are said. Pure.
+"""Is a text source code or natural language? Settings (`PORT=9443`), commands, paths and errors count as language.
+Pure.
 
-For prose that was archived with code between it. Told line by line, since passages are cut where it suits their
-length, and a fence may begin in one and end in another.
+Finds prose that was archived with code in between. Judged line by line, since passages are cut by length, and a fence
+may begin in one and end in another.
 """
 
 import re
@@ -21,17 +22,17 @@ _BEGINS = re.compile(
     r"|(?:def|class|for|while|if|elif|else|with|function|try|except|catch|finally|switch|case)\b.*[:{]$"
     r"|(?:const|let|var|async|await|return|raise|throw|assert|print|yield)\b.*[;()])"
 )
-"""How a line of a program begins; some are known by their end."""
+"""Beginnings of lines of code; some lines are recognised by their end."""
 _OPENS = re.compile(r"<[a-z][^>]*>\s*\w")
 """A tag around what follows."""
 _MOST_PROSE = 0.6
-"""Share of a line's pieces that are words: from here on it is said, whatever signs stand between them."""
+"""Share of words among a line's pieces from which on it is language, whatever symbols it has."""
 _SENTENCE = 5
-"""Words that make one."""
+"""Least number of words in a sentence."""
 
 
 def is_code(text: str, facts: Facts) -> bool:
-    """Is a fence, or a line, of a program? facts: of this text"""
+    """Is a fence or a line source code? facts: of this text"""
     if _BEGINS.match(text):
         return True
     if text.endswith("."):  # hardly a line of a program does: "For x = 2: (1, -2)." is said
@@ -41,9 +42,9 @@ def is_code(text: str, facts: Facts) -> bool:
 
 
 def code_among(lines: Sequence[str], facts: Sequence[Facts]) -> list[bool]:
-    """Which of a text's lines are code: what has no sentence in it is, where most of the text is.
+    """For each line of a text: is it code? If most of the text is code, every line without a sentence is.
 
-    The tag in front of a sentence that opens the text is around the text: `<result>The port is free now.`
+    A tag before the first sentence belongs to the text as a whole: `<result>The port is free now.`
     """
     found = [*map(is_code, lines, facts)]
     if found and _OPENS.match(lines[0]) and _is_sentence(facts[0]):

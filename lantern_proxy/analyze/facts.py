@@ -1,6 +1,6 @@
-"""Features of a sentence for classifiers: pieces, words, signs, and its content words. Pure.
+"""Features of a sentence for classifiers: number of pieces, words and symbols, and its content words. Pure.
 
-native/facts.c gives the same where it was built and can; what it must equal is here.
+native/facts.c gives the same result where it is available; the reference is here.
 """
 
 import re
@@ -12,9 +12,9 @@ from lantern_proxy.analyze import is_content, native, terms, wide_signs
 from lantern_proxy.analyze.letters import bare
 
 COMMON, CALLS, DIGIT = 1, 2, 4
-"""Flags: of a stem that says nothing; of a sentence with signs of a program, or with a figure."""
+"""Flags: of a stem without content; of a sentence with symbols of code, or with a digit."""
 _OWN = 8
-"""The lowest flag that a caller of Stems may give a stem; those below are COMMON, CALLS and DIGIT."""
+"""The lowest flag that a caller of Stems may use; lower ones are COMMON, CALLS and DIGIT."""
 
 _PROSE = re.compile(r"[(\"'*]*[^\W\d_][^\W\d_']+[.,;:!?)\"'*]*")
 _SIGNS = re.compile(r"[{}\[\]();=<>]")
@@ -23,20 +23,20 @@ _DIGIT = re.compile(r"\d")
 
 
 class Facts(NamedTuple):
-    """What can be counted of one sentence. A piece is what stands between white space."""
+    """Counts over one sentence. A piece is a run without white space."""
 
     pieces: int
     plain: int
-    """Pieces of two letters or more, and nothing else."""
+    """Pieces of two or more letters and nothing else."""
     prose: int
-    """Pieces that are a word, with marks around it or without."""
+    """Pieces that are a word, with or without punctuation."""
     wide: int
-    """Signs of scripts without spaces."""
+    """Characters of scripts without spaces."""
     signs: int
-    """Brackets, semicolons and what compares."""
+    """Brackets, semicolons and comparison symbols."""
     flags: int
     words: frozenset[str]
-    """Its content words, as index terms: those that are not COMMON, and long enough."""
+    """Its content words, as index terms: long enough and not COMMON."""
 
     def is_prose(self, share: float) -> bool:
         """Are at least `share` of the pieces words?"""
@@ -44,7 +44,7 @@ class Facts(NamedTuple):
 
 
 class Stems:
-    """What stems are: flags from 8 on, each a power of two, and COMMON."""
+    """Stems with flags, each a power of two from 8 on, and COMMON."""
 
     def __init__(self, sorts: Iterable[tuple[int, Iterable[str]]]) -> None:
         self._flags: dict[str, int] = {}
@@ -57,7 +57,7 @@ class Stems:
         return native.lexicon((flags, [stem]) for stem, flags in self._flags.items())
 
     def facts(self, sentences: Sequence[str]) -> list[Facts]:
-        """The Facts of each sentence. It has the flags of its stems, but for COMMON."""
+        """The Facts of each sentence, with the flags of its stems except COMMON."""
         found = native.facts(sentences, self._native) if native.SERVES else None
         if found is None:
             return [*map(self.facts_in_python, sentences)]

@@ -1,4 +1,5 @@
-"""Does a text hold another one, as whole words? For many of them at once; in C (native/held.c) where it was built."""
+"""Does a text contain another one, as whole words? For many of them at once; in C (native/held.c) where it was
+built."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -11,11 +12,12 @@ except ImportError:
 _UNKNOWN = -2
 """HELD_UNKNOWN of held.h."""
 _PLACES = 1_000
-"""Places that are looked at: what stands within a longer word at all of them counts as not held."""
+"""Number of occurrences that are checked: a part that is within a longer word at all of them counts as not
+contained."""
 
 
 class Held:
-    """A text that is asked for others. Without C each question reads all of it. Thread-safe."""
+    """A text to be searched for others. Without C each search reads all of it. Thread-safe."""
 
     def __init__(self, text: str, *, native: bool = True) -> None:
         self._data = _utf8(text)
@@ -23,16 +25,16 @@ class Held:
         self._words = ffi.gc(made, lib.held_free) if made else None
 
     def holds(self, parts: Sequence[str]) -> list[bool]:
-        """Which of `parts` stand in the text so that no word goes on where one begins or ends?"""
+        """For each of `parts`: does the text contain it without a word continuing at its start or end?"""
         data = [part.encode("utf-8", "surrogatepass") for part in parts]
         return [at != -1 and self._is_whole(part, at) for part, at in zip(data, self._places(data), strict=True)]
 
     def held(self, parts: Sequence[str]) -> set[str]:
-        """Those of `parts` that the text holds."""
+        """Those of `parts` that the text contains."""
         return set(compress(parts, self.holds(parts)))
 
     def _places(self, parts: Sequence[bytes]) -> Sequence[int]:
-        """Where each of `parts` first stands, perhaps within a word; -1: nowhere, -2: not looked for."""
+        """Where each of `parts` first occurs, possibly within a word; -1: nowhere, -2: not searched for."""
         if self._words is None:
             return [_UNKNOWN] * len(parts)
         found = ffi.new("int64_t[]", len(parts))
@@ -53,7 +55,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _joins(data: bytes, at: int) -> bool:
-    """Do letters or digits stand on both sides of byte `at`?"""
+    """Are there letters or digits on both sides of byte `at`?"""
     if at == 0 or at == len(data):
         return False
     left, right = data[at - 1 : at], data[at : at + 1]

@@ -1,6 +1,6 @@
-"""Words of a question that carry no evidence of what is asked, in languages other than English. Pure.
+"""Stop words of questions in languages other than English. Pure.
 
-In a question whose words are all counted, "what is the ... of" alone can outweigh the name that is asked for.
+If all words of a question counted, "what is the ... of" alone could outweigh the name that is asked for.
 """
 
 # ruff: noqa: RUF001 - Cyrillic letters are meant
@@ -80,7 +80,7 @@ _FUNCTION_WORDS = tuple(
         किसका किसको किससे लिए साथ भी ही तो कि जो""",
     )
 )
-"""Articles, pronouns, prepositions, auxiliaries and question words of other languages than English."""
+"""Articles, pronouns, prepositions, auxiliaries and question words of languages other than English."""
 _LEAST_FUNCTION_WORDS = 2
 
 
@@ -88,7 +88,7 @@ _ANY_FUNCTION_WORDS = frozenset().union(*_FUNCTION_WORDS)
 
 
 def function_words(words: Sequence[str], english: AbstractSet[str]) -> frozenset[str]:
-    """Those of the language of a question, told by its own words; empty for English, and when it has too few of them.
+    """Those of the question's language, detected by its own words; empty for English, or if it has too few of them.
 
     words: its words in lower case; english: the stop words of English, which the other lists must outnumber
     """
@@ -105,18 +105,19 @@ _KOREAN_ASKS = re.compile(
     "(?:언제|어디|무엇|뭐|뭘|누구|누가|얼마|어떻게|어느|어떤|무슨|몇).*|왜"
     "|(?:하|되|됐|했|있|있었|인|할|될)(?:나|가|까)요|(?:있|없|했|됐)(?:어|지)요?|해요|하죠|주세요|알려줘|알려주세요|입니까|합니까"
 )
-"""Words that ask, whatever stands behind them, and verbs that say nothing by themselves."""
+"""Question words with any ending, and verbs without meaning of their own."""
 _KOREAN_ENDS = re.compile(
     "(?<=..)(?:에서는|에서도|으로는|에게서|에서|에게|한테|까지|부터|으로|이랑|처럼|보다|마다|에는|에도|이에요|인가요|입니까"
     "|이죠|예요|이야|나요|은|는|이|가|을|를|에|의|도|로|와|과|만|랑|야|죠|요)$"
 )
-"""Particles and endings that are written together with a word, of which at least two signs are left."""
+"""Particles and endings written together with a word, of which at least two characters must remain."""
 
 
 def korean_stem(run: str) -> str:
-    """A word of Korean without its particle: "회의가" -> "회의"; empty where it only asks. Other words as they are.
+    """A Korean word without its particle: "회의가" -> "회의"; empty for a question word. Other words are unchanged.
 
-    Of scripts without spaces two signs each are a term, and those across the border to a particle match nothing.
+    In scripts without spaces each two characters are a term, and those across the border to a particle would match
+    nothing.
     """
     if not _KOREAN.fullmatch(run):
         return run

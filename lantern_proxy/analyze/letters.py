@@ -1,10 +1,9 @@
-"""Equivalent letters, marks within words, and inflectional endings, in languages other than English. Pure.
+"""Normalises letters, marks within words, and inflectional endings, in languages other than English. Pure.
 
-What is done to a word depends on that word alone, so that a question and a passage always agree on it, whatever
-language stands around it: accents go ("Schlüssel" is "schlussel", "é" is "e"), and a word of another script loses the
-endings that its script has, by a light stemmer as those of Savoy (2006, "Light stemming approaches for the French,
-Portuguese, German and Hungarian languages") and Larkey et al. (2007, "Light stemming for Arabic information
-retrieval").
+The result for a word depends on that word alone, so that a question and a passage always agree, whatever the language
+around it. Accents are removed ("Schlüssel" is "schlussel", "é" is "e"), and a word of another script loses the endings
+of that script, by a light stemmer as those of Savoy (2006, "Light stemming approaches for the French, Portuguese,
+German and Hungarian languages") and Larkey et al. (2007, "Light stemming for Arabic information retrieval").
 """
 
 # ruff: noqa: RUF001 - letters of other scripts are meant
@@ -12,7 +11,7 @@ retrieval").
 import unicodedata
 
 LEAST_LEFT = 3
-"""Letters of a word that its endings leave."""
+"""Letters that remain at least when an ending is removed."""
 MOST_ENDING = 7
 """Letters of the longest ending."""
 
@@ -25,7 +24,7 @@ MARKS = (
     )
     + "\u200c\u200d"
 )
-"""Accents and vowel signs: they go on with a word, and begin none."""
+"""Accents and vowel signs: they continue a word, and never begin one."""
 
 _SINGLE = {
     "ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "ð": "d",
@@ -37,12 +36,12 @@ _SINGLE = {
     "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ة": "ه", "ک": "ك", "ـ": "",
     "\u0901": "\u0902", "\u093c": "",
 }  # fmt: skip
-"""Letters without a decomposition that says so, and those that are written in more ways than one."""
+"""Letters whose base letter Unicode does not give, and those with several spellings."""
 _BASES = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzΑΕΗΙΟΥΩαεηιουω"
 
 
 def _folds() -> dict[int, str]:
-    """Code point -> the letters that stand for it in terms: none for accents and vowel points."""
+    """Code point -> its letters in terms: none for accents and vowel points."""
     found = {point: "" for point in map(ord, MARKS) if point < 0x700 or point > 0x2000}
     for first, last in ((0xC0, 0x250), (0x386, 0x3CF), (0x958, 0x960), (0x1E00, 0x2000)):
         for point in range(first, last):
@@ -74,22 +73,22 @@ _BEGINNINGS = "ال وال بال كال فال لل و ה ו"
 ENDINGS = frozenset(_ENDINGS.translate(FOLDS).split())
 """Cyrillic (Russian, Ukrainian), Greek, Arabic, Hebrew and Devanagari (Hindi); no two scripts share a letter."""
 BEGINNINGS = frozenset(_BEGINNINGS.translate(FOLDS).split())
-"""Articles and what is written together with them, of Arabic and Hebrew: one after the other is taken off."""
+"""Arabic and Hebrew articles, and what is written together with them; removed one after the other."""
 ELIDED = frozenset("l d j n s c m t qu jusqu lorsqu puisqu dell nell all sull dall un quest quell".split())  # noqa: SIM905
-"""What stands before an apostrophe, and is no part of the word, in French and Italian."""
+"""Elided words before an apostrophe in French and Italian."""
 ATTACHED = frozenset(
     "a e i u da de ta te dan den tan ten in un nin nun ya ye yi yu la le yla yle na ne nda nde".split()  # noqa: SIM905
 )
-"""What stands behind an apostrophe, and is no part of the word, in Turkish."""
+"""Suffixes after an apostrophe in Turkish."""
 
 
 def fold(run: str) -> str:
-    """A run of characters with letters that count as one written as one."""
+    """A run of characters with equivalent letters unified."""
     return run if run.isascii() else run.translate(FOLDS)
 
 
 def bare(text: str) -> str:
-    """`text` without its MARKS: letters alone."""
+    """`text` without its MARKS."""
     return text if text.isascii() else text.translate(_NO_MARKS)
 
 
@@ -102,10 +101,10 @@ def of_apostrophe(word: str) -> str:
 
 
 def light(word: str) -> str:
-    """A folded lower-case word that is not ASCII without its endings, in at least LEAST_LEFT letters.
+    """A folded lower-case non-ASCII word without its endings, with at least LEAST_LEFT letters left.
 
-    One ending after the other: a word without an ending may look as if it had one ("отдел"), and loses it in all of
-    its forms.
+    One ending after the other: a word without an ending may look as if it had one ("отдел"), but loses it in all of its
+    forms.
     """
     for n in range(min(MOST_ENDING, len(word) - LEAST_LEFT), 0, -1):
         if word[-n:] in ENDINGS:

@@ -23,9 +23,9 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Reorder
-from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.question import parse_question
 from lantern_proxy.restore.scope import Key, Scope
-from lantern_proxy.restore.signals import WEIGHTS, gather, make_ahead
+from lantern_proxy.restore.signals import WEIGHTS, gather, precompute
 from lantern_proxy.turn import Filed, Passage, Role, item, message
 
 TENANT = "bench"
@@ -110,14 +110,14 @@ class Archived:
         """`score`, with what reorders the best, if anything does. What is made of passages once is made now, as the
         proxy makes it before a compaction."""
         self.light = light
-        make = partial(make_ahead, vectors=self._vectors, reorders=light is not None)
+        make = partial(precompute, vectors=self._vectors, reorders=light is not None)
         self._scope.passages.prepare_ahead(len(self._scope), make)
         return self.score
 
     def score(self, query: Query) -> Floats:
         ask = Ask(tenant=TENANT, question=query.text, now=query.at or self._now)
         evidence = gather(
-            self._scope, read_question(query.text), ask, self._dense, self._restore, self._retrieval, self.light
+            self._scope, parse_question(query.text), ask, self._dense, self._restore, self._retrieval, self.light
         )
         found = np.full(self._n, evidence.fused.min(initial=0.0))
         np.maximum.at(found, self.rows, evidence.fused)

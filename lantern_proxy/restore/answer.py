@@ -1,4 +1,4 @@
-"""The question block: lost passages that answer the question, with what has to go in with them."""
+"""The question block: lost passages that answer the question, and what has to be added to them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from lantern_proxy import pack
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.rank import best, overlap
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.block import Picked
 from lantern_proxy.restore.candidates import BY_REQUEST, Source
 from lantern_proxy.restore.context import Contexts
-from lantern_proxy.restore.named import first_of, listed, naming
+from lantern_proxy.restore.named_items import about_named, best_row_of_items, raise_items
 from lantern_proxy.restore.offers import SHARPNESS, offers_of
-from lantern_proxy.restore.parts import Candidate, among_people
+from lantern_proxy.restore.parts import Candidate, is_group_chat
 from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import LEAST_ITEMS, Evidence, Question, best_quality, is_answered, masses
+from lantern_proxy.restore.question import LEAST_ITEMS, Evidence, Question, evidence_quality, idf_mass, is_answered
 from lantern_proxy.restore.rerank import Rerankers, promoted
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.signals import POOL
+from lantern_proxy.restore.supplements import Supplements
 from lantern_proxy.restore.weak import without_echoes, without_weak
 
 
@@ -33,7 +33,7 @@ class Found:
     offered: Sequence[pack.Offer]
     """One per candidate, in their order: what the packer may take of it."""
     companions: Mapping[int, Sequence[pack.Offer]]
-    """Passage id -> what goes into the block along with that passage."""
+    """Passage id -> what is added to the block along with that passage."""
     rows_of: Mapping[int, int]
     """Passage id -> row in the scope, for candidates and companions."""
 
@@ -41,21 +41,21 @@ class Found:
 def find_answers(
     source: Source, scope: Scope, question: Question, evidence: Evidence, present: Present, ask: Ask
 ) -> Found | None:
-    """What a question block may be made of; None if no lost passage is good enough. Hold the lock of `scope`."""
+    """The material for a question block; None if no lost passage is good enough. Hold the lock of `scope`."""
     search = _Search(source, scope, question, evidence, present, ask)
     lost = search.lost()
     ask.passed.weigh(evidence.score, evidence.of)
     items = search.items()
-    news = search.news_of_best(lost)
-    candidates = search.chosen(lost, items, news)
+    updates = search.updates_of_best(lost)
+    candidates = search.chosen(lost, items, updates)
     if candidates is None:
         return None
     offered = offers_of(candidates, scope, evidence, search.mass, ask)
-    offered = first_of({item.row for item in items}, candidates, offered)
+    offered = raise_items({item.row for item in items}, candidates, offered)
     if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
         ask.passed.all(candidates, "superseded")  # the message itself says what holds now
         return None
-    companions = search.beside.of(candidates, offered)
+    companions = search.supplements.of(candidates, offered)
     ids = [offer.passage.id for some in companions.values() for offer in some]
     rows_of = {id_: row for id_ in ids if (row := scope.row(id_)) is not None}
     rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
@@ -63,7 +63,7 @@ def find_answers(
 
 
 class _Search:
-    """Finds the lost passages that a question block needs, in a scope that is ranked for the question."""
+    """Finds the lost passages for a question block, in a scope that is ranked for the question."""
 
     def __init__(
         self, source: Source, scope: Scope, question: Question, evidence: Evidence, present: Present, ask: Ask
@@ -71,48 +71,52 @@ class _Search:
         self._source, self._scope, self._question, self._evidence = source, scope, question, evidence
         self._present, self._ask = present, ask
         self.order = best(evidence.fused, POOL).tolist()
-        """The best rows, in order, lost or not."""
-        self.mass = masses(scope, question)
+        """The best rows in order, lost or not."""
+        self.mass = idf_mass(scope, question)
         passages = [read.passage for read in scope.passages.of(self.order)]
-        self._people = among_people(passages)
-        """Do people talk to each other in these passages?"""
-        self._alone = self._people and all(passage.speaker != "assistant" for passage in passages)
+        self._people = is_group_chat(passages)
+        """Is it a chat between people?"""
+        self._people_only = self._people and all(passage.speaker != "assistant" for passage in passages)
         """And without an assistant?"""
-        self.beside = Beside(source, scope, present, self.mass, ask, Contexts(scope))
+        self.supplements = Supplements(source, scope, present, self.mass, ask, Contexts(scope))
 
     def lost(self) -> list[Candidate]:
-        """The best passages that the request lacks; where an assistant takes part, without those that only repeat what
-        a block of the request shows."""
+        """The best passages that the request lacks; if an assistant takes part, without those that only repeat what a
+        block of the request shows."""
         found = self._lost_of(self.order)
         return without_echoes(found, self._scope, self._ask) if self._ask.shown and not self._people else found
 
     def items(self) -> list[Candidate]:
-        """The best lost passage for each thing that the question lists; none where these are fewer than LEAST_ITEMS, or
-        more than half of the things have none."""
-        rows = listed(self._scope, self._question, self._evidence, self.order)
+        """The best lost passage for each item that the question lists; empty if there are fewer than LEAST_ITEMS, or if
+        more than half of the items have none."""
+        rows = best_row_of_items(self._scope, self._question, self._evidence, self.order)
         found = self._lost_of([*dict.fromkeys(rows)])
         return found if 2 * len(rows) >= len(self._question.items) and len(found) >= LEAST_ITEMS else []
 
     def _lost_of(self, rows: Sequence[int]) -> list[Candidate]:
-        return self._source.lost_of(self._scope, rows, self._present, self.mass, self._ask)
+        return self._source.lost_passages(self._scope, rows, self._present, self.mass, self._ask)
 
-    def news_of_best(self, lost: Sequence[Candidate]) -> list[Candidate]:
-        """Where the request holds the best passage itself: later messages that say something else of the same."""
+    def updates_of_best(self, lost: Sequence[Candidate]) -> list[Candidate]:
+        """If the request has the best passage itself: later messages that state something else about the same."""
         is_held = self.order[0] not in [candidate.row for candidate in lost]
-        return self.beside.since(self.order[0], people=self._people) if self._question.asks and is_held else []
+        return (
+            self.supplements.updates_of_present(self.order[0], people=self._people)
+            if self._question.asks and is_held
+            else []
+        )
 
     def chosen(
-        self, lost: Sequence[Candidate], items: Sequence[Candidate], news: Sequence[Candidate]
+        self, lost: Sequence[Candidate], items: Sequence[Candidate], updates: Sequence[Candidate]
     ) -> list[Candidate] | None:
-        """Those of `lost` that say enough, then `news` and `items`; None where nothing is good enough for a block.
+        """Those of `lost` that say enough, then `updates` and `items`; None if nothing is good enough for a block.
 
-        Where the evidence is too poor, or the request holds the answer, only passages about what the user names.
+        If the evidence is too weak, or the request has the answer, only passages about what the user names.
 
-        items: the best passage for each thing that the question lists
-        news:  what came of a passage that the request holds
+        items:   the best passage for each item that the question lists
+        updates: of a passage that the request has
         """
         question, scope, rows = self._question, self._scope, [candidate.row for candidate in lost]
-        quality = best_quality(scope, self._evidence, question, rows)
+        quality = evidence_quality(scope, self._evidence, question, rows)
         is_poor = quality < self._source.restore.admission
         is_list = bool(items) and (question.asks or question.looks_back)
         is_good = is_list or not (is_poor or is_answered(scope, self._evidence, self.mass, self.order[0], rows))
@@ -120,13 +124,13 @@ class _Search:
             found = without_weak(lost, scope, self._evidence, self.mass, self.order, self._ask, people=self._people)
         else:
             # among people alone what does not ask is no order, but told
-            is_told = self._alone and not question.asks
-            found = [] if is_told else naming(lost, scope, question, self._present)
-        more = {candidate.row: candidate for candidate in news}
+            is_told = self._people_only and not question.asks
+            found = [] if is_told else about_named(lost, scope, question, self._present)
+        more = {candidate.row: candidate for candidate in updates}
         if not (is_good or found):
             left = [candidate for candidate in lost if candidate.row not in more]
             self._ask.passed.all(left, "admission" if is_poor else "answered", value=quality)
-            if not news:
+            if not updates:
                 return None
         known = {candidate.row for candidate in found}
         more |= {item.row: item for item in items}

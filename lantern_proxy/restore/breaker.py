@@ -1,16 +1,16 @@
-"""A circuit breaker: what fails several times in a row is left alone for a while."""
+"""A circuit breaker: something that fails several times in a row is not used for a while."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from threading import Lock
 
 _REMEMBERED = 1_024
-"""Of so many that failed last it is remembered."""
+"""Breakers are kept for so many of the last failures."""
 
 
 @dataclass(slots=True)
 class Breaker:
-    """Keeps a sick channel off: after `limit` failures in a row, for `rest_s` seconds. Thread-safe."""
+    """Disables a channel after `limit` failures in a row, for `rest_s` seconds. Thread-safe."""
 
     limit: int = 3
     rest_s: float = 30.0
@@ -19,12 +19,12 @@ class Breaker:
     _lock: Lock = field(default_factory=Lock)
 
     def open(self, now: float) -> bool:
-        """Is the channel off? now: time.monotonic()"""
+        """Is the channel disabled? now: time.monotonic()"""
         with self._lock:
             return now < self._until
 
     def record(self, ok: bool, now: float) -> bool:
-        """Note how it went; is the channel turned off by this?"""
+        """Record a success or failure; True if this disables the channel."""
         with self._lock:
             self._failures = 0 if ok else self._failures + 1
             if self._failures >= self.limit:
@@ -34,20 +34,20 @@ class Breaker:
 
 
 class Breakers:
-    """A breaker for each of many that fail by themselves, as the texts of a session do. Thread-safe."""
+    """One breaker per key, for things that fail independently, such as scopes. Thread-safe."""
 
     def __init__(self) -> None:
         self._failing: dict[Hashable, Breaker] = {}
         self._lock = Lock()
 
     def open(self, key: Hashable, now: float) -> bool:
-        """Is it off? now: time.monotonic()"""
+        """Is it disabled? now: time.monotonic()"""
         with self._lock:
             breaker = self._failing.get(key)
         return breaker is not None and breaker.open(now)
 
     def record(self, key: Hashable, ok: bool, now: float) -> bool:
-        """Note how it went; is it turned off by this?"""
+        """Record a success or failure; True if this disables the key."""
         with self._lock:
             breaker = self._failing.pop(key, None)
             if ok:

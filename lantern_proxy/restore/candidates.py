@@ -1,4 +1,4 @@
-"""Candidates for a block: passages that a request lacks, wholly or in part."""
+"""Candidates for a block: passages that a request lacks at least in part."""
 
 import math
 from collections import Counter
@@ -11,27 +11,35 @@ from lantern_proxy.analyze import ends_asking
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, stands_under, tables, without_ago
+from lantern_proxy.restore.lines import (
+    FILLER,
+    Line,
+    headings,
+    headings_above,
+    lost_lines,
+    needed_headings,
+    tables,
+    without_age_stamp,
+)
 from lantern_proxy.restore.parts import Candidate, Part
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
 from lantern_proxy.restore.salience import says_something
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.restore.superseded import Statement, of_request, superseded
+from lantern_proxy.restore.superseded import Statement, statements_of_request, superseded
 from lantern_proxy.signals import name_before, name_of_line
 from lantern_proxy.turn import Passage, Reason
 
 OFFERS, OFFER_TIMES = 12, 3
-"""How many passages the packer chooses from when a question is known: OFFERS of them, and then more until their text
-is OFFER_TIMES the budget."""
+"""How many passages the packer chooses from when a question is known: OFFERS of them, and more until their text is
+OFFER_TIMES the budget."""
 PRINTED = 0.5
-"""A line that a tool printed may answer the question if it holds this share of it, or its vector is this near."""
+"""A line of tool output may answer the question if it covers this share of it, or if its cosine is this high."""
 HELD = 0.25
-"""Least share of the question that a result of a tool, or a call, has to hold; with a name that is asked for in it,
-that is enough."""
+"""Least coverage of the question for a tool result or a call; enough only if it contains a name that is asked for."""
 _AHEAD = 32
-"""Passages that are read, and looked for in the request, at once."""
+"""Passages that are read and checked against the request in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +50,14 @@ class Source:
     restore: RestoreConfig
     rates: reinforce.Rates
 
-    def lost_of(
+    def lost_passages(
         self, scope: Scope, order: Sequence[int], present: Present, mass: Mapping[str, float], ask: Ask
     ) -> list[Candidate]:
-        """The first of the rows `order` that the request lacks, at least in part, and that may tell what is asked:
-        OFFERS of them, and then more until their text is OFFER_TIMES the budget. mass: see question.masses()"""
+        """The first rows of `order` that the request lacks at least in part and that may answer the question: OFFERS of
+        them, and more until their text is OFFER_TIMES the budget. mass: see question.idf_mass()"""
         most_chars = OFFER_TIMES * ask.budget_chars
         found: list[Candidate] = []
-        for row, read, reason in looked_at(scope, order, present, ask):
+        for row, read, reason in check_presence(scope, order, present, ask):
             if (len(found) >= OFFERS and most_chars <= 0) or ask.late():
                 break
             if reason:
@@ -57,17 +65,19 @@ class Source:
                 continue
             (candidate,) = candidates_of([(row, read)], present, ask)
             if read.passage.id in ask.shown:
-                candidate = candidate._replace(lost=_left_out(candidate, mass))
-            if any(tells(read.lines[i], mass) for i in _bearing(candidate, mass)) or answering_rows(candidate, mass):
+                candidate = candidate._replace(lost=_relevant_left_out(candidate, mass))
+            if any(may_answer(read.lines[i], mass) for i in _relevant_lines(candidate, mass)) or answering_rows(
+                candidate, mass
+            ):
                 found.append(candidate)
                 most_chars -= len(read.flat)
             else:
                 ask.passed.add(read.passage, "filler" if candidate.lost else "present", row=row)
-        return self.alive(ask, found)
+        return self.still_allowed(ask, found)
 
-    def alive(self, ask: Ask, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """`candidates` as the archive has them now, without those that were pruned or corrected since the scope was
-        read, that a person rejected, or that have too little confidence."""
+    def still_allowed(self, ask: Ask, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """`candidates` in their current state in the archive, without those that were pruned or corrected since the
+        scope was read, that a person rejected, or that have too little confidence."""
         now = self.archive.of(ask.tenant).as_now([c.passage for c in candidates])
         found = []
         for candidate in candidates:
@@ -81,7 +91,7 @@ class Source:
         return found
 
     def refused(self, passage: Passage) -> Reason | None:
-        """Why a rule or a person excludes a passage; None if none does."""
+        """Why a rule or a person excludes a passage; None if nothing does."""
         if passage.verdict in reinforce.REFUSED:
             return "verdict"
         if not reinforce.retrievable(passage.confidence, self.rates):
@@ -89,23 +99,23 @@ class Source:
         return None if trust.admitted(passage, self.restore.untrusted) else "untrusted"
 
 
-def looked_at(
+def check_presence(
     scope: Scope, rows: Sequence[int], present: Present, ask: Ask
 ) -> Iterator[tuple[int, ReadPassage, Reason | None]]:
-    """(row, its passage, why it is no candidate) for each of `rows`; the last is None where the request lacks some of
-    the passage. Passages are read, and looked for in the request, _AHEAD at a time."""
+    """(row, passage, reason why it is no candidate) for each of `rows`; the reason is None if the request lacks some of
+    the passage. Passages are read and checked _AHEAD at a time."""
     for first in range(0, len(rows), _AHEAD):
         some = rows[first : first + _AHEAD]
         passages = scope.passages.of(some)
-        held = present.holds([without_ago(read.flat) for read in passages])
+        held = present.holds([without_age_stamp(read.flat) for read in passages])
         for row, read, is_held in zip(some, passages, held, strict=True):
             yield row, read, "left" if read.passage.message in ask.abandoned else "present" if is_held else None
 
 
 def candidates_of(some: Sequence[tuple[int, ReadPassage]], present: Present, ask: Ask) -> list[Candidate]:
-    """Passages at rows with the lines that the request lacks. A passage of a replayed block of which the request seems
-    to hold no line at all stands there in another form, so nothing of it counts as lost."""
-    gone = lost([(read.passage, read.lines) for _, read in some], present)
+    """Passages at rows with the lines that the request lacks. If a passage is in a replayed block but the request seems
+    to lack all of its lines, the block shows it in another form, and nothing of it counts as lost."""
+    gone = lost_lines([(read.passage, read.lines) for _, read in some], present)
     return [
         Candidate(
             read.passage,
@@ -118,12 +128,12 @@ def candidates_of(some: Sequence[tuple[int, ReadPassage]], present: Present, ask
     ]
 
 
-def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
-    """The lost lines for whose sake the passage may be a candidate: all, where the request holds none of its lines.
+def _relevant_lines(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
+    """The lost lines that justify the passage as a candidate: all, if the request has none of its lines.
 
-    Else those that share a word with the question, or say something, or stand right behind a line of the request that
-    shares one ("It is green."). What only leads in ("I'm sorry about that.") or asks on ("Which day suits you?") around
-    an answer that the request holds is not worth a block.
+    Otherwise those that share a word with the question, have content, or directly follow a line of the request that
+    shares a word ("It is green."). An introduction ("I'm sorry about that.") or a closing question ("Which day suits
+    you?") around an answer that the request has is not worth a block.
     """
     lines, lost = candidate.lines, candidate.lost
     if len(lost) == len(lines):
@@ -133,11 +143,11 @@ def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
     return sorted({*tells_on, *(i for i in lost if coverage(mass, lines[i].words))})
 
 
-def _left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...]:
-    """Lost lines of a passage that a block shows in part which bear on the question: by themselves, by what stands
-    above them, or right behind one that has half of it. The block has taken what says most."""
+def _relevant_left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...]:
+    """Lost lines of a passage that a block shows in part, if they bear on the question: by themselves, by their
+    headings, or because they directly follow a line that covers half of it. The block has the best ones already."""
     lines = candidate.lines
-    over, held = stands_under(candidate.passage, lines), [coverage(mass, line.words) for line in lines]
+    over, held = needed_headings(candidate.passage, lines), [coverage(mass, line.words) for line in lines]
 
     def bears(i: int) -> bool:
         return any(held[n] for n in (i, *over[i])) or (i > 0 and held[i - 1] >= PRINTED)
@@ -145,9 +155,9 @@ def _left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...
     return tuple(filter(bears, candidate.lost))
 
 
-def tells(line: Line, mass: Mapping[str, float]) -> bool:
-    """May this line answer the question? A line that a tool would print again must hold much of the question, in more
-    than one word, or a name that is asked for, as `MAX_AGE` or `v2.1`; any other line only must be no filler."""
+def may_answer(line: Line, mass: Mapping[str, float]) -> bool:
+    """May this line answer the question? Tool output must cover much of the question, in more than one word, or contain
+    a name that is asked for, such as `MAX_AGE` or `v2.1`; any other line must only not be filler."""
     if line.sort != "printed":
         return line.salience > FILLER
     shared, held = line.words & mass.keys(), coverage(mass, line.words)
@@ -156,14 +166,14 @@ def tells(line: Line, mass: Mapping[str, float]) -> bool:
 
 
 def answering_rows(candidate: Candidate, mass: Mapping[str, float]) -> set[int]:
-    """Lines of a tool's result that answer a question only together with the header of their table, or with the heads
-    above them; only the best of them, since such a result has many alike. Else those that answer it together."""
+    """Lines of a tool result that answer a question only together with their table header or headings; only the best
+    ones, since such a result has many similar lines. If there are none: the lines that answer it together."""
     lines, passage = candidate.lines, candidate.passage
     if passage.speaker != "tool":
         return set()
     under = [(row, [header]) for header, *rows in tables(passage, lines) for row in rows]
-    of = heads(passage, lines)
-    under += [(i, above(i, of)) for i in range(len(lines)) if of[i] >= 0]
+    of = headings(passage, lines)
+    under += [(i, headings_above(i, of)) for i in range(len(lines)) if of[i] >= 0]
     held = dict[int, float]()
     for row, over in under:
         words = frozenset().union(*[lines[i].words for i in over])
@@ -171,12 +181,12 @@ def answering_rows(candidate: Candidate, mass: Mapping[str, float]) -> set[int]:
         if own and theirs and own + theirs >= PRINTED:
             held[row] = own + theirs
     most = max(held.values(), default=0.0)
-    return {row for row, each in held.items() if each >= 0.99 * most} or _of_record(lines, mass)
+    return {row for row, each in held.items() if each >= 0.99 * most} or _answering_fields(lines, mass)
 
 
-def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
-    """Lines that answer a question together, as the fields of one record do: each holds words of the question that no
-    other line has. Empty when they hold too little of it."""
+def _answering_fields(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
+    """Lines that answer a question together, like the fields of one record: each covers words of the question that no
+    other line has. Empty if they cover too little of it."""
     shared = [line.words & mass.keys() for line in lines]
     times = Counter(word for words in shared for word in words)
     own = {i: {word for word in words if times[word] == 1} for i, words in enumerate(shared)}
@@ -185,31 +195,31 @@ def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
 
 
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
-    """What of one passage some parts put into the block; and the name before it, as group chats have it."""
+    """What some parts of one passage put into the block, with the speaker's name in front, as in group chats."""
     candidate = candidates[taken[0].candidate]
     return pack.Choice(candidate.passage, spans_of(candidate, sorted([i for part in taken for i in part.lines])))
 
 
 def text_of(candidate: Candidate, said: Sequence[int]) -> str:
-    """These of its lines as a block shows them, but for escapes."""
+    """The text of these lines as a block shows it, before escaping."""
     return pack.join(candidate.passage.text, spans_of(candidate, said))
 
 
 def spans_of(candidate: Candidate, said: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Where these of its lines stand, and before them the name of who says them, as group chats have it."""
+    """The spans of these lines, each preceded by its speaker's name, as in group chats."""
     passage, lines = candidate.passage, candidate.lines
     spans, names = [(lines[i].start, lines[i].end) for i in said], names_of(passage, lines)
     return pack.named(spans, [names[i] for i in said], name_chars(passage))
 
 
 def name_chars(passage: Passage) -> int:
-    """Length of the speaker's name in front of the text ("Ana: ..."), as group chats have it; 0 where there is none."""
+    """Length of the speaker's name in front of the text ("Ana: ..."), as in group chats; 0 if there is none."""
     return name_before(passage.text) if passage.speaker == "user" else 0
 
 
 def names_of(passage: Passage, lines: Sequence[Line]) -> list[tuple[int, int]]:
-    """For each line the span of the name before it: of its own in a transcript, which a user has from elsewhere, else
-    that of the whole text; an empty one where there is none."""
+    """For each line the span of its speaker's name: in a transcript that a user pasted the name of the line, else that
+    of the whole text; empty if there is none."""
     text, first = passage.text, (0, name_chars(passage))
     if "\n" not in text:
         return [first] * len(lines)
@@ -229,13 +239,13 @@ class Replaced(NamedTuple):
     turn: int
     """0: the request itself."""
     candidate: int | None
-    """Index of the candidate that holds it; None when the request does."""
+    """Index of the candidate that contains it; None if the request does."""
     whole: bool
     """See superseded.Newer."""
 
     @property
     def mark(self) -> str:
-        """What the header of the older passage says about it."""
+        """The note in the header of the older passage."""
         by = f"turn {self.turn}" if self.turn else "this request"
         return f"superseded by {by}" if self.whole else f"but see {by}"
 
@@ -248,7 +258,7 @@ def replaced(
 ) -> dict[tuple[int, int], Replaced]:
     """(candidate, line) -> the later statement that replaces that line.
 
-    shown: passages that blocks of the request show; they may hold such a statement, too
+    shown: passages in blocks of the request, which may contain such a statement, too
     """
     where, statements = list[tuple[int, int]](), list[Statement]()
     for c, candidate in enumerate(candidates):
@@ -258,7 +268,8 @@ def replaced(
         statements += _statements(read.passage, read.lines, read.stating)
     late = (math.inf, 0, 0)
     statements += [
-        Statement(text, 0, late, True) for text in of_request(ask.question, f"{ask.summary}\n{ask.users_text}")
+        Statement(text, 0, late, True)
+        for text in statements_of_request(ask.question, f"{ask.summary}\n{ask.users_text}")
     ]
     found = superseded(statements, ask.late).items()
     by = [candidate for candidate, _ in where] + [None] * (len(statements) - len(where))
@@ -266,15 +277,17 @@ def replaced(
 
 
 def _statements(passage: Passage, lines: Sequence[Line], stating: Sequence[int]) -> list[Statement]:
+    """The lines of a passage that a later statement may replace."""
     at, turn, by_user = (passage.created_at, passage.position), passage.turn, passage.speaker == "user"
     return [Statement(lines[i].flat, turn, (*at, i), by_user) for i in stating]
 
 
-def newest(candidates: Sequence[Candidate], ask: Ask) -> tuple[list[Candidate], dict[tuple[int, int], int]]:
-    """`candidates` without the lost lines that a later statement replaces whole, rules excepted.
+def without_superseded(candidates: Sequence[Candidate], ask: Ask) -> tuple[list[Candidate], dict[tuple[int, int], int]]:
+    """`candidates` without the lost lines that a later statement replaces completely, except rules.
 
-    And for the lines that stay though a later statement replaces a part of them: (candidate, line) -> the candidate
-    that holds this statement. Without it they mislead."""
+    Also, for remaining lines of which a later statement replaces a part: (candidate, line) -> the candidate with that
+    statement. Without it they would mislead.
+    """
     old = replaced(candidates, ask)
     gone = {(n, i) for (n, i), newer in old.items() if newer.whole and candidates[n].lines[i].sort != "rule"}
     kept = [*candidates]

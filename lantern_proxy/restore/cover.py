@@ -1,7 +1,7 @@
 """Which lost sentences to restore when no question is known. Pure.
 
-A set of parts (restore/parts.py) is worth, for every term, what the best of them gives for it. That value is monotone
-and submodular (facility location).
+The value of a set of parts (restore/parts.py) is, summed over terms, the most that one part contributes to each. That
+value is monotone and submodular (facility location).
 """
 
 import heapq
@@ -10,31 +10,39 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lantern_proxy.restore.lines import is_filler
-from lantern_proxy.restore.parts import GROUP_CHARS, ITSELF, LOOK_EVERY, UNASKED, Candidate, Part, unweighed
+from lantern_proxy.restore.parts import (
+    EXCLUDED_SORTS,
+    GROUP_CHARS,
+    LOOK_EVERY,
+    UNIQUE_SHARE,
+    Candidate,
+    Part,
+    unscored_part,
+)
 from lantern_proxy.restore.present import never
 from lantern_proxy.turn import CLIENT
 
 ECHO = 0.35
-"""A part repeats what others say when less than this share of its worth is new."""
+"""A part is an echo of others when less than this share of its worth is new."""
 LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0, CLIENT: 4.0}
 """Speaker -> gain up to which a part is left out: a sentence without a name, a number or a rare word adds no more."""
 LEAST_CHARS = 30
-"""A block with less room than this is full."""
+"""A block with less room than this counts as full."""
 
 Cost = Callable[[Part, AbstractSet[str]], int]
-"""(part, what is open already) -> characters that it adds to the block; fewer the more is open."""
+"""(part, headers already open) -> characters that it adds to the block; fewer if its headers are open already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A part and what it added when it was taken."""
+    """A part and its gain when it was selected."""
 
     part: Part
     gain: float
 
 
 class Room:
-    """What is left of a block's characters beside the parts that are in it."""
+    """The characters still free in a block beside its parts."""
 
     def __init__(self, chars: int, cost: Cost, chosen: Iterable[Chosen] = ()) -> None:
         self.chars, self._cost, self._opened = chars, cost, set[str]()
@@ -42,7 +50,7 @@ class Room:
             self._take(each.part, cost(each.part, self._opened))
 
     def put(self, part: Part) -> bool:
-        """Put in a part; False where there is no room for it."""
+        """Add a part; False if there is no room for it."""
         chars = self._cost(part, self._opened)
         if chars > self.chars:
             return False
@@ -55,7 +63,7 @@ class Room:
 
 
 def value(chosen: Iterable[Part]) -> float:
-    """What a set of parts is worth: for every term the most that one of them gives."""
+    """The worth of a set of parts: for every term the most that one of them contributes."""
     best: dict[str, float] = {}
     for part in chosen:
         for key, each in part.worth.items():
@@ -63,26 +71,28 @@ def value(chosen: Iterable[Part]) -> float:
     return sum(best.values())
 
 
-def adds(part: Part, best: Mapping[str, float]) -> float:
-    """What a part would add to what was chosen. best: term -> the most that a chosen part gives for it"""
+def marginal_gain(part: Part, best: Mapping[str, float]) -> float:
+    """What a part would add to the selected ones. best: term -> the most that a selected part contributes"""
     return sum([each - had for term, each in part.worth.items() if each > (had := best.get(term, 0.0))])
 
 
-def is_little(part: Part, gain: float) -> bool:
-    """Is `gain` too little for a part of this speaker to go in? See LEAST_GAIN."""
-    return gain <= LEAST_GAIN.get(part.speaker, 0.0) and not part.tells
+def is_negligible(part: Part, gain: float) -> bool:
+    """Is `gain` too small for a part of this speaker to be selected? See LEAST_GAIN."""
+    return gain <= LEAST_GAIN.get(part.speaker, 0.0) and not part.has_specifics
 
 
 def is_echo(part: Part, known: Container[str], *, least: float = ECHO) -> bool:
-    """Is less than the share `least` of a part's worth in terms that are not `known`? A rule never is an echo."""
+    """Is less than the share `least` of a part's worth in terms that are not `known`? A rule is never an echo."""
     new = sum([each for term, each in part.worth.items() if term not in known and term[0] != "@"])
-    return not part.rule and new < least * part.alone * (1 - ITSELF)
+    return not part.rule and new < least * part.total * (1 - UNIQUE_SHARE)
 
 
-def echoes_one(part: Part, chosen: Iterable[Part], *, least: float = ECHO) -> bool:
-    """Does one of `chosen` alone say what a part says? Where its words stand here and there, in what tells something
-    else of the same people and days, it is no echo."""
-    return any(is_echo(part, each.worth, least=least) for each in chosen if each.speaker == "user" or not part.wish)
+def is_echo_of_one(part: Part, chosen: Iterable[Part], *, least: float = ECHO) -> bool:
+    """Is a part an echo of a single one of `chosen`? If its words are spread over several parts, which tell other
+    things about the same people and days, it is no echo."""
+    return any(
+        is_echo(part, each.worth, least=least) for each in chosen if each.speaker == "user" or not part.said_to_agent
+    )
 
 
 def cover(
@@ -95,32 +105,34 @@ def cover(
     echo: float = ECHO,
     late: Callable[[], bool] = never,
 ) -> list[Chosen]:
-    """Choose parts until `room_chars` are used, first chosen first.
+    """Select parts until `room_chars` are used, first selected first.
 
     power:  greedy by gain per character^power; 1 is tried as well, and the better set kept
     shares: speaker -> most characters that what it said may take; others are free
     echo:   a part of which less than this share is new is left out
-    late:   asked now and then; once it says so, the best set so far is taken
+    late:   called now and then; once it returns True, the best set so far is taken
 
-    Guarantee: with costs that add up, no shares and echo = 0, the value is at least (1 - 1/e) / 2 = .316 of the best
-    that fits, since it is at least the better of the greedy set by gain per character and the best single part
-    (Leskovec et al. 2007, "Cost-effective outbreak detection in networks", theorem 2; lazily evaluated after Minoux
-    1978). Shares and the echo rule take parts away from the choice; the bound then holds for those that are left.
+    Guarantee: with additive costs, no shares and echo = 0, the value is at least (1 - 1/e) / 2 = .316 of the best that
+    fits, since it is at least the better of the greedy set by gain per character and the best single part (Leskovec et
+    al. 2007, "Cost-effective outbreak detection in networks", theorem 2; lazily evaluated after Minoux 1978). Shares
+    and the echo rule remove parts from the choice; the bound then holds for the remaining ones.
     """
-    enough = [part for part in offered if not is_little(part, part.alone)]  # gains only fall
+    enough = [part for part in offered if not is_negligible(part, part.total)]  # gains only fall
     sets = [_greedy(enough, cost, room_chars, power, shares, echo, late)]
     if power != 1.0 and not late():
         sets.append(_greedy(enough, cost, room_chars, 1.0, shares, echo, late))
-    for single in sorted(offered, key=lambda part: -part.alone):
+    for single in sorted(offered, key=lambda part: -part.total):
         if cost(single, frozenset()) <= min(room_chars, shares.get(single.speaker, room_chars)):
-            sets.append([Chosen(single, single.alone)])
+            sets.append([Chosen(single, single.total)])
             break
     return max(sets, key=lambda chosen: value(each.part for each in chosen))
 
 
-def completed(chosen: Sequence[Chosen], candidates: Sequence[Candidate], cost: Cost, room_chars: int) -> list[Chosen]:
-    """`chosen`, and the rest of those short messages of users of which a part was chosen, as far as there is room: of
-    "British spelling. Active voice." half is not what was wished for, little as two words may say by themselves."""
+def complete_messages(
+    chosen: Sequence[Chosen], candidates: Sequence[Candidate], cost: Cost, room_chars: int
+) -> list[Chosen]:
+    """`chosen`, and the rest of each short user message of which a part was selected, as far as there is room: half of
+    "British spelling. Active voice." would be half of the wish, however little two words say by themselves."""
     room, taken = Room(room_chars, cost, chosen), dict[int, list[Part]]()
     for each in chosen:
         taken.setdefault(each.part.candidate, []).append(each.part)
@@ -134,9 +146,9 @@ def completed(chosen: Sequence[Chosen], candidates: Sequence[Candidate], cost: C
         rest = [
             i
             for i in candidate.lost
-            if i not in told and lines[i].sort not in UNASKED and not is_filler(lines[i], first.speaker)
+            if i not in told and lines[i].sort not in EXCLUDED_SORTS and not is_filler(lines[i], first.speaker)
         ]
-        part = unweighed(c, rest, candidate.passage)
+        part = unscored_part(c, rest, candidate.passage)
         if rest and room.put(part):
             found.append(Chosen(part, 0.0))
     return found
@@ -146,12 +158,12 @@ def _greedy(
     offered: Sequence[Part], cost: Cost, room_chars: int, power: float, shares: Mapping[str, float], echo: float,
     late: Callable[[], bool],
 ) -> list[Chosen]:  # fmt: skip
-    """Lazy greedy: gains only fall, so a part whose old density is beaten by none need not be compared again."""
+    """Lazy greedy: since gains only fall, a part whose previous density still beats all others is the best."""
     best: dict[str, float] = {}
     told = set[str]()
     """Terms of the chosen parts that users said."""
     left = dict(shares)
-    heap = [(-part.alone / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
+    heap = [(-part.total / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
     heapq.heapify(heap)
     chosen: list[Chosen] = []
     opened: set[str] = set()
@@ -165,10 +177,10 @@ def _greedy(
         chars = cost(part, opened)
         if chars > min(room_chars, left.get(part.speaker, room_chars)):
             continue
-        gain = adds(part, best)
-        if is_little(part, gain) or (
-            is_echo(part, told if part.wish else best, least=echo)
-            and (not part.told or echoes_one(part, (each.part for each in chosen), least=echo))
+        gain = marginal_gain(part, best)
+        if is_negligible(part, gain) or (
+            is_echo(part, told if part.said_to_agent else best, least=echo)
+            and (not part.said_to_assistant or is_echo_of_one(part, (each.part for each in chosen), least=echo))
         ):
             continue
         density = gain / max(1, chars) ** power

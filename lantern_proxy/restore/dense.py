@@ -1,4 +1,4 @@
-"""The dense channel of a restore: is it there, is it needed, is it healthy?"""
+"""The dense channel of a restore: whether it is available, needed and healthy."""
 
 import math
 import time
@@ -20,87 +20,86 @@ from lantern_proxy.rank import Floats
 from lantern_proxy.restore.breaker import Breaker, Breakers
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.alike import Numbers
 from lantern_proxy.signals.late import Asked, best_matches
+from lantern_proxy.signals.word_similarity import Numbers
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
 
 Vector = npt.NDArray[np.float32]
-BEGUN = 16
-"""Questions that are read ahead and not asked for yet: those of requests that are under way."""
+MOST_PENDING = 16
+"""Questions that are embedded ahead and not asked yet: those of requests under way."""
 
-WORDS = 4_096
-"""Words of questions whose index terms are kept, those seen last."""
+MOST_WORDS = 4_096
+"""Cached words of questions with their index terms, the most recent ones."""
 
 Embedded = tuple[Vector, Asked | None, float]
-"""A question's vector, the question word by word, and the seconds that it took."""
+"""A question's vector, its token vectors, and the seconds that embedding took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What vectors say of one question."""
+    """What vectors say about one question."""
 
     cosines: Floats
-    """(n,) cosine of each passage; those without a vector, or far away, have the lowest."""
+    """(n,) cosine of each passage; passages without a vector get the mean."""
     asked: Asked | None
-    """The question word by word; None without late interaction."""
+    """The question's token vectors; None without late interaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What late interaction found in the passages that were compared."""
+    """The result of late interaction with the passages that were compared."""
 
     best: Floats
-    """(t, passages) largest cosine of each word that counts."""
+    """(t, passages) highest cosine of each word that counts."""
     weights: Floats
-    """(t,) idf of each, above 0."""
+    """(t,) idf of each word, above 0."""
     words: tuple[str, ...]
-    """(t,) as written."""
+    """(t,) the words as written."""
     pieces: Numbers | None = None
-    """(t,) as the shipped table has them; None: vectors were compared."""
+    """(t,) as the shipped table has them; None if vectors were compared."""
 
 
 class Dense:
-    """Likeness in meaning of a question and the passages of a scope."""
+    """Semantic similarity of a question and the passages of a scope."""
 
     def __init__(self, archive: Archive, embedder: Embedder | None, *, wanted: bool, slow_s: float = math.inf) -> None:
-        """wanted: does the config ask for vectors? Then it is noted when there are none
-        slow_s: an embedder that takes longer for a question, so that a restore is late, counts as sick
-        """
+        """wanted: does the config ask for vectors? Then their absence is reported
+        slow_s: an embedder that takes longer for a question, so that a restore is late, counts as a failure"""
         self._archive, self._embedder, self._wanted, self._slow_s = archive, embedder, wanted, slow_s
         self._breaker = Breaker()
         """For the embedder, which all tenants share."""
         self._breakers = Breakers()
         """For the vectors of each scope."""
-        self._begun: dict[str, Future[Embedded]] = {}
+        self._pending: dict[str, Future[Embedded]] = {}
         self._threads = ThreadPoolExecutor(2, "lantern-question")
         self._lock = Lock()
 
     def read_ahead(self, question: Question) -> None:
-        """Embed the question in the background, so that a look() to come need not wait for all of it."""
+        """Embed the question in the background, so that a later compare() need not wait for all of it."""
         if self._embedder is None or self._unready():
             return
         with self._lock, suppress(RuntimeError):  # closed meanwhile
-            if question.subject not in self._begun:
-                while len(self._begun) >= BEGUN:
-                    self._begun.pop(next(iter(self._begun)))
-                self._begun[question.subject] = self._threads.submit(self._embed, self._embedder, question.subject)
+            if question.subject not in self._pending:
+                while len(self._pending) >= MOST_PENDING:
+                    self._pending.pop(next(iter(self._pending)))
+                self._pending[question.subject] = self._threads.submit(self._embed, self._embedder, question.subject)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False)
 
     @property
-    def by_word(self) -> bool:
-        """Does the embedder, ready or not, make vectors of words that can be compared with those that come with
-        Lantern? Then the passages' vectors serve even where the question is not embedded."""
+    def has_word_vectors(self) -> bool:
+        """Does the embedder, ready or not, make word vectors that are comparable with the shipped ones? Then the
+        passages' vectors are usable even if the question is not embedded."""
         return self._embedder is not None and not self._embedder.adapted and bool(self._embedder.recipe)
 
     def begin(self, scope: Scope, question: Question, ask: "Ask", *, skip: bool = False) -> bool:
-        """Have the question embedded, so that look() may be called. False where there is no embedder, it is not ready
-        or at rest (see ask.degraded), or `skip`.
+        """Have the question embedded, so that compare() may be called. False if there is no embedder, if it is not
+        ready or its circuit breaker is open (see ask.degraded), or if `skip`.
 
-        skip: words are sure enough of their best passages, so that vectors are not needed (AgentIR's cascade)
+        skip: BM25 is confident enough that vectors are not needed (AgentIR's cascade)
         """
         reason = self._unready() or ("dense:breaker" if self._breakers.open(scope.key, time.monotonic()) else "")
         if reason:
@@ -110,8 +109,9 @@ class Dense:
         self.read_ahead(question)
         return True
 
-    def look(self, scope: Scope, question: Question, ask: "Ask") -> Meaning | None:
-        """Compare the question with every passage. None: nothing to compare, or it failed, see ask.degraded."""
+    def compare(self, scope: Scope, question: Question, ask: "Ask") -> Meaning | None:
+        """Compare the question with every passage. None if there is nothing to compare, or on failure, see
+        ask.degraded."""
         try:
             embedded = self._embedded(question.subject)
         except (ModelError, ArchiveError):
@@ -133,9 +133,9 @@ class Dense:
         self._breakers.record(scope.key, now < ask.deadline or began >= ask.deadline, now)
         return None if cosines is None else Meaning(cosines, asked)
 
-    def late(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
-        """The question word by word against the passages at `rows`. None: nothing to compare, or it failed, see
-        ask.degraded."""
+    def compare_words(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
+        """Match the question word by word with the passages at `rows`. None if there is nothing to compare, or on
+        failure, see ask.degraded."""
         weights = np.array([rarity(scope, word) for word in asked.words])
         used = weights > 0
         if self._embedder is None or not used.any():
@@ -152,11 +152,11 @@ class Dense:
 
     @property
     def ready(self) -> bool:
-        """Are there vectors now?"""
+        """Are vectors available now?"""
         return self._embedder is not None and not self._unready()
 
     def _unready(self) -> str:
-        """Why there are no vectors now; empty when there are, or when nobody wants them."""
+        """Why vectors are not available now; empty if they are, or if the config does not ask for them."""
         if self._embedder is None:
             return "dense:off" if self._wanted else ""
         if self._embedder.state != "ready":
@@ -166,7 +166,7 @@ class Dense:
         return "dense:breaker" if self._breaker.open(time.monotonic()) else ""
 
     def _embedded(self, text: str) -> Embedded | None:
-        """None: nothing to compare it with."""
+        """The embedded question; None if the archive has no vectors to compare it with."""
         model = self._archive.model
         if self._embedder is None or model is None:
             return None
@@ -174,7 +174,7 @@ class Dense:
             wrong = f"vectors are of {model[0]}, the embedder is {self._embedder.name}"
             raise ModelError(f"{wrong}; run `lantern reindex --vectors`")
         with self._lock:
-            begun = self._begun.pop(text, None)
+            begun = self._pending.pop(text, None)
         return begun.result() if begun else self._embed(self._embedder, text)
 
     def _embed(self, embedder: Embedder, text: str) -> Embedded:
@@ -183,10 +183,10 @@ class Dense:
 
 
 def rarity(scope: Scope, word: str) -> float:
-    """How much a word of a question counts; stop words and words that steer a chat count nothing."""
+    """The idf of a question word; 0 for stop words and for words that steer a chat."""
     return max(map(scope.idf, _terms_of(word)), default=0.0)
 
 
-@lru_cache(WORDS)
+@lru_cache(MOST_WORDS)
 def _terms_of(word: str) -> tuple[str, ...]:
     return tuple(informative(query_terms(word)))

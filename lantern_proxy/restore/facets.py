@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class Voice(NamedTuple):
-    """Who says a passage."""
+    """The author of a passage."""
 
     speaker: str
     name: str
-    """The name that its text begins with, as an index term; or ""."""
+    """The name at the start of its text, as an index term; or "" if there is none."""
 
 
 class Days(NamedTuple):
@@ -40,7 +40,7 @@ Tags = tuple[str, ...]
 
 
 class Numbered(Generic[T]):
-    """Gives each different value a number, in the order in which they come: many passages have the same value."""
+    """Numbers distinct values in order of appearance, since many passages have the same value."""
 
     def __init__(self) -> None:
         self._numbers: dict[T, int] = {}
@@ -57,26 +57,27 @@ class Numbered(Generic[T]):
 
 
 class Shared(Generic[T]):
-    """One value for each of n passages, many of which have the same."""
+    """One value for each of n passages, stored once per distinct value."""
 
     def __init__(self, numbers: Ints, values: Sequence[T]) -> None:
         """numbers: (n,) places in `values`"""
         counts = np.bincount(numbers)
+        """How many passages have each of `values`."""
         self._numbers, self._there = numbers, np.flatnonzero(counts)
         self.values = [values[n] for n in self._there.tolist()]
-        """The different values."""
+        """The distinct values."""
         self.counts: Ints = counts[self._there]
         """How many passages have each of `values`."""
 
     def each(self, of_values: Sequence[float] | Floats) -> Floats:
-        """(n,) for each passage what `of_values` says of its value. of_values: a number for each of `values`"""
+        """(n,) the number of each passage's value. of_values: a number for each of `values`"""
         found = np.zeros(len(self._there) and int(self._there[-1]) + 1)
         found[self._there] = of_values
         return found[self._numbers]
 
 
 class Common:
-    """The values that the `Facets` of a scope's passages share, each held once: who speaks, days, tags."""
+    """The distinct values that the `Facets` of a scope share: authors, days, tags."""
 
     def __init__(self) -> None:
         self.voices, self.days, self.tags = Numbered[Voice](), Numbered[Days](), Numbered[Tags]()
@@ -84,8 +85,8 @@ class Common:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """What a question compares n passages by, besides their words: when each was said and by whom, the days it names,
-    its tags, its form. Stays in memory when the texts are let go of."""
+    """What a question compares n passages by besides their words: time, author, the days named, tags, form. Stays in
+    memory when the texts are released."""
 
     _numbers: Floats
     """(n, FACETS) as facets_of() gives them."""
@@ -119,9 +120,9 @@ FACETS = 4 + len(Form._fields)
 
 
 def facets_of(passages: Sequence[Passage], common: Common) -> list[tuple[float, ...]]:
-    """The FACETS numbers that `Facets` keeps of each passage. Costs 0.06 ms a passage of 650 characters: keep them.
+    """The FACETS numbers that `Facets` keeps of each passage. Costs 0.06 ms for 650 characters, so cache them.
 
-    common: gives each voice, pair of days and list of tags its number, and keeps it
+    common: assigns each author, pair of days and list of tags a number, and keeps it
     """
     tagged = terms_of_parts([" ".join((*p.tags, *p.tools)) for p in passages])
     counted = count([p.text for p in passages])

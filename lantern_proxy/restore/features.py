@@ -1,4 +1,4 @@
-"""Features for the light reranker: a table with a row per candidate, from signals that are computed anyway."""
+"""Features for the light reranker: a table with one row per candidate, from signals that are computed anyway."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, by_place, spread
-from lantern_proxy.restore.alike import by_sentences
 from lantern_proxy.restore.dense import Matches
 from lantern_proxy.restore.facets import Facets, Shared, Voice
 from lantern_proxy.restore.matched import Matched
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.restore.word_table import compare_sentences
 from lantern_proxy.signals.dates import closeness, spans
 from lantern_proxy.signals.form import ASKED, TRAITS, asked
 from lantern_proxy.signals.late import CONTEXT, in_context, maxsim
@@ -44,10 +44,11 @@ _OF_FORM = ("asking", "addressed", "dated", "standing", "said_by_user", "said_by
 _OF_PLACE = ("place", "share_of_session", "share_of_all")
 _OF_NAMES = ("named", "names_other", "names")
 _OF_DAYS = ("days",)
-_BESIDE = ("questions", "ends_asking", "time_words", "chars", "attached")
+_NEIGHBOUR_TRAITS = ("questions", "ends_asking", "time_words", "chars", "attached")
 _OF_FORMS = (
     *(f"asks_{name}" for name in ASKED), *TRAITS,
-    *(f"{name}_{side}" for name in _BESIDE for side in ("before", "after")), "when_and_time", "number_and_number",
+    *(f"{name}_{side}" for name in _NEIGHBOUR_TRAITS for side in ("before", "after")),
+    "when_and_time", "number_and_number",
 )  # fmt: skip
 
 
@@ -55,11 +56,11 @@ def _of(signal: str) -> tuple[str, ...]:
     return tuple(f"{signal}{part}" for part in COLUMNS)
 
 
-ALIKE = (*_of("alike"), *_of("alike_context"), *_OF_SENTENCES)
-"""Features by the shipped table of words."""
+TABLE_FEATURES = (*_of("alike"), *_of("alike_context"), *_OF_SENTENCES)
+"""Features computed with the shipped word table."""
 LEXICAL = (
     *_of("words"), *_of("things"), *_OF_WORDS, *_OF_PLACE, *_OF_NAMES, *_OF_DAYS, *_OF_FORMS, *_OF_ALL,
-    *_OF_FORM, *ALIKE,
+    *_OF_FORM, *TABLE_FEATURES,
 )  # fmt: skip
 """Features that need no vectors."""
 FEATURES = (*LEXICAL, *_of("vector"), *_of("late"), *_of("context"), *_OF_MATCHES)
@@ -68,26 +69,26 @@ FEATURES = (*LEXICAL, *_of("vector"), *_of("late"), *_of("context"), *_OF_MATCHE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A scope ranked for a question without a model, and the signals that it was ranked by."""
+    """A scope ranked for a question without a model, and the signals behind the ranking."""
 
     scope: Scope
     question: Question
     fused: Floats
-    """(n,) the scores by which it is ranked."""
+    """(n,) the scores of the ranking."""
     lexical: Floats
     cosines: Floats | None
-    """Both (n,), before the scores of neighbours flow in."""
-    matched: Matched | None
-    """Words compared by their vectors."""
-    like: Matched | None
-    """Words compared by the shipped table."""
+    """Both (n,), before smoothing over neighbours."""
+    vector_matches: Matched | None
+    """Word-by-word matches by vectors."""
+    table_matches: Matched | None
+    """Word-by-word matches by the shipped table."""
     now: float
-    """Unix seconds, for the dates in the question; 0: when the last passage was said."""
+    """Unix seconds, to resolve dates in the question; 0: use the time of the newest passage."""
 
 
 def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
-    """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
-    scope, question, matched = ranked.scope, ranked.question, ranked.matched
+    """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none that needs a missing signal"""
+    scope, question, matched = ranked.scope, ranked.question, ranked.vector_matches
     facets = scope.passages.facets(rows)
     voices = facets.voices
     names = frozenset(voice.name for voice in voices.values) - {""}
@@ -96,7 +97,7 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     stand = Stand(scope.places, scope.session_numbers, rows)
     low = float(ranked.fused.min())
     *relative, of_all = columns(np.array([*signals.values(), ranked.fused - low]), stand)
-    wide = np.vstack([rows, scope.beside(rows, np.array([[-1], [1], [-2]]))])
+    wide = np.vstack([rows, scope.neighbours(rows, np.array([[-1], [1], [-2]]))])
     around = wide[:3]
     parts = [
         *((_of(signal), values) for signal, values in zip(signals, relative, strict=True)),
@@ -108,8 +109,8 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
         _all(ranked.fused, of_all),
         _form(scope, facets.forms, voices, rows),
     ]
-    if ranked.like is not None:
-        parts.append(_sentences(scope, ranked.like.found, wide))
+    if ranked.table_matches is not None:
+        parts.append(_sentences(scope, ranked.table_matches.found, wide))
     if matched is not None:
         parts.append(_matches(matched, rows, names))
     made = np.concatenate([values for _, values in parts], dtype=np.float32)
@@ -118,28 +119,30 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
 
 @lru_cache
 def _order(made: tuple[tuple[str, ...], ...], wanted: tuple[str, ...]) -> Ints:
-    """For each name in `wanted` its place among the names in `made`."""
+    """For each name in `wanted` its index among the names in `made`."""
     place = {name: n for n, name in enumerate(chain.from_iterable(made))}
     return np.array([place[name] for name in wanted])
 
 
 def _signals(ranked: Ranked, things: Floats) -> dict[str, Floats]:
-    """The signals that there are, each (n,) >= 0. things: BM25 without the names of speakers, which half of all
-    passages have"""
+    """The available signals, each (n,) >= 0. things: BM25 without speaker names, which half of all passages contain"""
     found = {"words": ranked.lexical, "things": things}
-    if ranked.like is not None:
-        found |= {"alike": ranked.like.scores, "alike_context": _in_context(ranked.like, ranked.scope)}
+    if ranked.table_matches is not None:
+        found |= {
+            "alike": ranked.table_matches.scores,
+            "alike_context": _in_context(ranked.table_matches, ranked.scope),
+        }
     if ranked.cosines is not None:
         found["vector"] = ranked.cosines - ranked.cosines.min()
-    if ranked.matched is not None:
-        found |= {"late": ranked.matched.scores, "context": _in_context(ranked.matched, ranked.scope)}
+    if ranked.vector_matches is not None:
+        found |= {"late": ranked.vector_matches.scores, "context": _in_context(ranked.vector_matches, ranked.scope)}
     return found
 
 
 def _all(fused: Floats, stood: Floats) -> Columns:
-    """What the untrained ranking says: how far above the others, how far behind the best, beside its neighbours.
+    """Features of the untrained ranking: the margin over others, the distance to the best, the scores of neighbours.
 
-    stood: `relative.columns` of how far it is above its lowest
+    stood: `relative.columns` of the fused scores above their minimum
     """
     of = dict(zip(COLUMNS, stood, strict=True))
     reach = (float(fused.max()) - float(fused.min())) / (spread(fused) or 1.0)
@@ -151,6 +154,7 @@ def _all(fused: Floats, stood: Floats) -> Columns:
 
 
 def _form(scope: Scope, forms: Floats, voices: Shared[Voice], rows: Ints) -> Columns:
+    """Features of each passage's form and speaker."""
     asking, addressed, dated, _, standing, _ = forms.T
     user, assistant = (
         voices.each([voice.speaker == role for voice in voices.values]) for role in ("user", "assistant")
@@ -159,7 +163,7 @@ def _form(scope: Scope, forms: Floats, voices: Shared[Voice], rows: Ints) -> Col
 
 
 def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints, scores: Floats) -> Columns:
-    """Coverage without the names of speakers. around: (3, m) the rows, and those of the messages before and after;
+    """Coverage features, without speaker names. around: (3, m) the rows, and those of the messages before and after;
     scores: (n,) BM25 by `things`"""
     rows = around[0]
     mass = {term: scope.idf(term) for term in things}
@@ -200,13 +204,13 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
 
 
 def _sentences(scope: Scope, asked: Matches, around: Ints) -> Columns:
-    """How well the question matches the sentences of a passage that tell, those that ask, and those of its neighbours:
-    an answer repeats little of what was asked just before it.
+    """How well the question matches a passage's statements, its questions, and those of its neighbours: an answer
+    repeats little of the question just before it.
 
     around: (4, m) the rows, and those of the messages before, after, and two before
     """
     assert asked.pieces is not None
-    asks, tells, count = by_sentences(scope, asked.pieces, around[:3], around[[0, 1, 3]])
+    asks, tells, count = compare_sentences(scope, asked.pieces, around[:3], around[[0, 1, 3]])
     likely = CONTEXT * asks[:, 1]
     parts = (asks[:, 0], tells[:, 0], asks[:, 1], tells[:, 1], asks[:, 2], tells[:, 2], np.maximum(tells[:, 0], likely))
     best = np.clip(np.array(parts), 0, 1)
@@ -215,7 +219,7 @@ def _sentences(scope: Scope, asked: Matches, around: Ints) -> Columns:
 
 
 def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Floats:
-    """(len(rows),) how many words that stand side by side in the question do so in the passage."""
+    """(len(rows),) how many adjacent word pairs of the question occur in the passage."""
     asked_pairs = [f"\n{first}\n{second}\n" for first, second in set(pairwise(terms(question.text)))]
     holding = np.flatnonzero(count)
     said = [read.sequence for read in scope.passages.of(rows[holding].tolist())]
@@ -234,19 +238,19 @@ def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Float
 
 
 def _names(voices: Shared[Voice], question: Question, names: frozenset[str]) -> Columns:
-    """Which speakers the question names. names: those with which passages begin"""
+    """Which speakers the question names. names: the speaker names at the start of passages"""
     asked_of = names & question.words
     named = voices.each([voice.name in asked_of for voice in voices.values])
     other = 1.0 - named if asked_of else np.zeros(len(named))
     return _OF_NAMES, np.array([named, other, np.full(len(named), float(len(asked_of)))])
 
 
-def nearness(facets: Callable[[], Facets], question: str, now: float) -> Floats | None:
-    """(n,) 0..1, how near the days that a passage names, or on which it was said, are to those that the question names;
-    None when the question names none.
+def day_closeness(facets: Callable[[], Facets], question: str, now: float) -> Floats | None:
+    """(n,) 0..1, how close the days that a passage names, or the day it was said, are to those that the question names;
+    None if it names none.
 
-    facets: of n passages, called only where they are needed
-    now:    Unix seconds, of the question; 0: when the last passage was said
+    facets: gives those of n passages; called only if needed
+    now:    Unix seconds, of the question; 0: use the time of the newest passage
     """
     asked_of = spans(question, now or float(facets().created_at.max(initial=0.0)))
     if not asked_of:
@@ -256,8 +260,8 @@ def nearness(facets: Callable[[], Facets], question: str, now: float) -> Floats 
 
 
 def _days(facets: Facets, question: Question, now: float) -> Columns:
-    """As nearness(); -1 when the question names no day."""
-    near = nearness(lambda: facets, question.text, now)
+    """As day_closeness(); -1 if the question names no day."""
+    near = day_closeness(lambda: facets, question.text, now)
     return _OF_DAYS, (np.full(len(facets.forms), -1.0) if near is None else near)[None]
 
 
@@ -271,21 +275,21 @@ def _forms(scope: Scope, question: Question, around: Ints) -> Columns:
     values = (
         np.repeat(wants[:, None], around.shape[1], axis=1),
         traits[:, 0],
-        traits[_BESIDE_OF_TRAITS, 1:].reshape(-1, around.shape[1]),
+        traits[_NEIGHBOUR_TRAIT_COLUMNS, 1:].reshape(-1, around.shape[1]),
         wants[_WANTED][:, None] * traits[_WANTS, 0],
     )
     return _OF_FORMS, np.concatenate(values)
 
 
-_BESIDE_OF_TRAITS = [TRAITS.index(name) for name in _BESIDE]
+_NEIGHBOUR_TRAIT_COLUMNS = [TRAITS.index(name) for name in _NEIGHBOUR_TRAITS]
 _WANTED = [ASKED.index("when"), ASKED.index("number")]
 _WANTS = [TRAITS.index("time_words"), TRAITS.index("numbers")]
 
 
 def _in_context(matched: Matched, scope: Scope) -> Floats:
-    """(n,) MaxSim above the lowest, where a word may also match in the message before, however long both messages are.
+    """(n,) MaxSim above its minimum, where a word may also match in the previous message, however long both are.
 
-    The untrained fusion does this among short messages only: among long ones it gained on LoCoMo and lost on BEAM.
+    The untrained fusion does this for short messages only: for long ones it gained on LoCoMo and lost on BEAM.
     """
     if not matched.found.words:
         return np.zeros(len(scope))
@@ -296,7 +300,7 @@ def _in_context(matched: Matched, scope: Scope) -> Floats:
 
 
 def _matches(matched: Matched, rows: Ints, names: frozenset[str]) -> Columns:
-    """What matches word by word; zeros for rows that were not compared."""
+    """Word-by-word features; zeros for rows that were not compared."""
     weights = matched.found.weights / matched.found.weights.sum()
     best = np.zeros((len(weights), len(rows)))
     at = np.searchsorted(matched.rows, rows)

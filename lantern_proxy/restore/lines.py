@@ -1,4 +1,5 @@
-"""Passages as sentences: which of them the request holds, and how much each would be missed. Pure."""
+"""Splits passages into sentences, finds those that the request lacks, and estimates how much each would be missed.
+Pure."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -21,14 +22,14 @@ from lantern_proxy.turn import CLIENT, Passage, canonical
 _WORD = re.compile(r"\w+")
 _STAMP, _AGO = re.compile(STAMP), re.compile(r"\bago\b")
 FILLER = 0.1
-"""Sentences of at most this salience say nothing ("You're welcome!")."""
+"""Sentences with at most this salience have no content ("You're welcome!")."""
 
 Sort = Literal["plain", "rule", "preference", "code", "greeting", "printed"]
-"""What a sentence is, as far as it matters: see analyze/standing.py, analyze/code.py, analyze/printed.py and `greets`.
+"""The category of a sentence, where it matters: see analyze/standing.py, analyze/code.py, analyze/printed.py and
+`greets`.
 
-printed: what a tool gives again when it is asked again, as a row of its output, source code, or what was written into
-a file; and a call that only looks.
-"""
+printed: output that a tool would give again if asked again (a row of its output, source code, what was written into
+a file), or a call that only reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +39,22 @@ class Line:
     start: int
     end: int
     flat: str
-    """Its text with white space collapsed."""
+    """The text with white space collapsed."""
     keys: tuple[str, ...]
-    """Its specific terms in the form of analyze.key()."""
+    """Its specific terms, in the form of analyze.key()."""
     words: frozenset[str]
     """Its content words, as index terms."""
     salience: float
-    """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a rule 15."""
+    """Roughly how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a rule 15."""
     sort: Sort
     addresses: bool
-    """It speaks to somebody."""
+    """It addresses somebody ("you")."""
     of_people: bool
     digits: bool
 
 
 def lines(passage: Passage) -> tuple[Line, ...]:
-    """The sentences of a passage. Costs about 100 us for 300 characters: keep them."""
+    """The sentences of a passage. Costs about 100 us for 300 characters, so cache them."""
     found = []
     alike = _rows(passage.text)
     spans = sentences(passage.text)
@@ -66,7 +67,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
     for (start, end), text, facts, keys, code, again in each:
         value = salience(text, facts, passage.speaker, specific=bool(keys))
         if alike and sum(_template(row) in alike for row in text.splitlines()) * 2 >= text.count("\n") + 1:
-            value *= _ROW.get(passage.speaker, 0.1)
+            value *= _TABLE_ROW.get(passage.speaker, 0.1)
         sort: Sort = "code" if code else (laid_down(text) if lays_down else None) or "plain"
         sort = "printed" if again else "greeting" if sort == "plain" and greets(text) else sort
         value *= _WORTH.get("code" if code else sort, 1.0)
@@ -79,7 +80,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
 
 
 def _printed(passage: Passage, spans: Sequence[tuple[int, int]], coded: Sequence[bool]) -> list[bool]:
-    """Which sentences of a tool's result, or of a call, can be had again."""
+    """For each sentence of a tool result or a call: could the tool be asked for it again?"""
     if passage.speaker != "tool":
         name = passage.tools[0] if passage.tools else ""
         arguments = passage.text.removeprefix(f"{name}:").lstrip()
@@ -93,21 +94,21 @@ def _printed(passage: Passage, spans: Sequence[tuple[int, int]], coded: Sequence
 
 
 def _in_rows(spans: Sequence[tuple[int, int]], found: Sequence[tuple[int, int]]) -> list[bool]:
-    """Which sentences stand in one of these rows?"""
+    """For each sentence: does it stand in one of these rows?"""
     starts = [start for start, _ in found]
     middles = [(start + end) // 2 for start, end in spans]
     nearest = [bisect_right(starts, middle) - 1 for middle in middles]
     return [at >= 0 and middle <= found[at][1] for at, middle in zip(nearest, middles, strict=True)]
 
 
-def beside_rows(passage: Passage, of: Sequence[Line], before: str) -> list[bool]:
-    """Which lines of a tool's result are rows behind `before`, the piece of it that stands before this one?"""
+def rows_after(passage: Passage, of: Sequence[Line], before: str) -> list[bool]:
+    """For each line of a tool result: is it a table row that continues `before`, the previous piece of the result?"""
     shift = len(before) + 1
     return _in_rows([(line.start + shift, line.end + shift) for line in of], rows(f"{before}\n{passage.text}"))
 
 
 def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
-    """Keys of the tags that stand in each of the sentences, in the order of the tags."""
+    """For each sentence the keys of the tags in it, in the order of the tags."""
     found: list[dict[str, None]] = [{} for _ in spans]
     ends = [end for _, end in spans]
     for tag, tag_key in zip(passage.tags, keys_of(passage.tags), strict=True):
@@ -126,8 +127,8 @@ _LEAST_ROWS = 2
 
 
 def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
-    """Which lines are a table, its header first: neighbours with as many cells, between bars, tabs, wide gaps, or
-    commas without a space. Rules between them are none."""
+    """The tables in a passage, each as its line numbers with the header first: adjacent lines with the same number of
+    cells, separated by bars, tabs, wide gaps, or commas without a space. Horizontal rules do not count as lines."""
     found: list[list[int]] = []
     if not _MAY_BE_CELLS.search(passage.text):
         return []
@@ -147,22 +148,24 @@ def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
 
 
 _OPENS = (":", "{", "[", "(", "\uff1a")
-"""What a line ends with that says what the lines below it are about."""
+"""Endings of a line that introduces the lines below it."""
 _SECTION = re.compile(r"\[\[?[A-Za-z_][\w .\"':/-]*\]?\]$", re.M)
-"""A line that opens a section of settings: `[server.tls]`, `[[job]]`."""
+"""A line that opens a section of a configuration file: `[server.tls]`, `[[job]]`."""
 _ITEM = r"[ \t]*(?:[-*+\u2022]|\d+[.)])(?:[ \t]|$)"
 _MAY_HEAD = re.compile(rf"[:{{(\[\uff1a][*_ ]*\n|^#|^{_SECTION.pattern}|^{_ITEM}.*\n[ \t]", re.M)
 _LIST = re.compile(rf"{_ITEM}|[ \t]*(?:>[ \t]|\|[ \t|])")
 _IS_ITEM = re.compile(_ITEM)
 HEAD_CHARS = 120
-"""Most of a line that stands above others as their head."""
+"""Most characters of a heading."""
 
 
-def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
-    """For each line the one above that says what it belongs to, -1 where there is none: "Week 2:" of the items below
-    it, the key of an object in what it holds, a heading of its section, `[server]` of its settings; "- Tomas" of what
-    is indented below it, and of a record that has no name, as in `[[job]]`, its first line. Told by indents, list
-    marks, colons and brackets."""
+def headings(passage: Passage, of: Sequence[Line]) -> list[int]:
+    """For each line the index of its heading, the line above that says what it belongs to; -1 if there is none.
+
+    Headings are "Week 2:" above its items, the key of an object, a document heading, `[server]` above its settings, "-
+    Tomas" above indented lines, and in a record without a name, such as `[[job]]`, its first line. They are recognised
+    by indentation, list marks, colons and brackets.
+    """
     text, found, open_ = passage.text, list[int](), list[tuple[int, int]]()
     record: int | None = None
     if not _MAY_HEAD.search(text):
@@ -195,8 +198,8 @@ def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
     return found
 
 
-def above(i: int, of: Sequence[int]) -> list[int]:
-    """The heads of line `i`, the nearest first. of: see heads()"""
+def headings_above(i: int, of: Sequence[int]) -> list[int]:
+    """The headings of line `i`, the nearest first. of: see headings()"""
     found = list[int]()
     while of[i] >= 0:
         i = of[i]
@@ -204,10 +207,10 @@ def above(i: int, of: Sequence[int]) -> list[int]:
     return found
 
 
-def stands_under(passage: Passage, of: Sequence[Line]) -> list[list[int]]:
-    """For each line what a reader needs above it: its heads, the nearest first, and the header of its table."""
-    over = heads(passage, of)
-    found = [above(i, over) for i in range(len(of))]
+def needed_headings(passage: Passage, of: Sequence[Line]) -> list[list[int]]:
+    """For each line what a reader needs above it: its headings, the nearest first, and its table's header."""
+    over = headings(passage, of)
+    found = [headings_above(i, over) for i in range(len(of))]
     for header, *below in tables(passage, of):
         for row in below:
             found[row].append(header)
@@ -217,8 +220,8 @@ def stands_under(passage: Passage, of: Sequence[Line]) -> list[list[int]]:
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+(?:[ _'-]+[^\W\d]+)*"), re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 _MAY_BE_ROW = re.compile(r"[#\d].*[#\d]|\|.*\|")
 _MANY_ROWS = 4
-_ROW = {"user": 0.4}
-"""What a row of a table or a log counts: they are full of specific terms, and hardly one is ever asked for."""
+_TABLE_ROW = {"user": 0.4}
+"""Factor for a row of a table or a log: these are full of specific terms, and hardly any is ever asked for."""
 
 
 def _template(row: str) -> str:
@@ -234,10 +237,10 @@ def _rows(text: str) -> frozenset[str]:
 
 
 _DECIDED, _CHANGED, _WHEN, _FIRST, _YOU, _PEOPLE = 8, 16, 32, 64, 128, 256
-"""Flags of a sentence that has one of these words."""
-TELLS = {"user": 3}
-"""Content words from which on a sentence says something, however it opens: "Glad you sold the blue boat". What an
-assistant opens like that repeats or promises."""
+"""Flags of a sentence that contains one of these words."""
+CONTENT_WORDS = {"user": 3}
+"""From this many content words on, a user's sentence has content, however it opens: "Glad you sold the blue boat". An
+assistant's sentence with such an opening only repeats or promises."""
 _FILLER = re.compile(
     r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely"
     r"|got it|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)"
@@ -247,7 +250,7 @@ _FILLER = re.compile(
     r"|congrat|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
     re.I,
 )
-"""How a sentence opens that tells nothing: a greeting, thanks, a promise to remember."""
+"""Openings of sentences without content: a greeting, thanks, a promise to remember."""
 GREETING_CHARS = 80
 _GREETING = re.compile(
     r"\W*+(?:[A-Z][\w.'\u2019-]{1,30}: \W*+)?(?:(?:"  # the speaker's name
@@ -271,25 +274,25 @@ _GREETING = re.compile(
     r"|\u3042\u308a\u304c\u3068\u3046(?:\u3054\u3056\u3044\u307e\u3059)?|\u3053\u3093\u306b\u3061\u306f|\u8c22\u8c22\u4f60?|\u4f60\u597d"
     r")(?![\w'\u2019])\W*+){1,4}"
 )
-"""What is said for the sake of the other one only, behind a speaker's name where there is one."""
+"""Purely social sentences, after a speaker's name if there is one."""
 
 
 def greets(text: str) -> bool:
-    """Does a sentence greet, thank, cheer, laugh or shrug, and say nothing else? "Ana: Hey Ben!", "omg", "no idea"."""
+    """Does the sentence only greet, thank, cheer, laugh or shrug? "Ana: Hey Ben!", "omg", "no idea"."""
     return len(text) < GREETING_CHARS and _GREETING.fullmatch(text) is not None
 
 
 def is_filler(line: Line, speaker: str) -> bool:
-    """Does a sentence greet, thank, agree or promise to remember, and say nothing else? "ok take the 14th" does."""
+    """Does the sentence only greet, thank, agree or promise to remember? "ok take the 14th" does more."""
     if greets(line.flat):
         return True
-    says_more = speaker in TELLS and (line.digits or bool(line.keys) or _tells(line.words, speaker))
+    says_more = speaker in CONTENT_WORDS and (line.digits or bool(line.keys) or _has_content(line.words, speaker))
     return len(line.flat) < GREETING_CHARS and _FILLER.match(line.flat) is not None and not says_more
 
 
-def _tells(words: frozenset[str], speaker: str) -> bool:
-    """Are these content words enough to say something, however the sentence opens?"""
-    return sum([len(word) > 2 for word in words]) >= TELLS.get(speaker, inf)
+def _has_content(words: frozenset[str], speaker: str) -> bool:
+    """Are there enough content words for a statement, however the sentence opens?"""
+    return sum([len(word) > 2 for word in words]) >= CONTENT_WORDS.get(speaker, inf)
 
 
 _TAKES_BACK = re.compile(
@@ -298,11 +301,11 @@ _TAKES_BACK = re.compile(
     r"|\W*(?:\u3044\u3084|\u3084\u3063\u3071\u308a|\u4e0d|\u7b49\u4e00\u4e0b)",
     re.I,
 )
-"""How a sentence opens that takes back the one before: "No wait, keep it"."""
+"""Openings of sentences that take back the one before: "No wait, keep it"."""
 
 
 def takes_back(text: str) -> bool:
-    """May a sentence take back what was said right before it? Alone it says little; without it that is wrong."""
+    """May the sentence take back the one before? Alone it says little; the one before is wrong without it."""
     return _TAKES_BACK.match(text) is not None
 
 
@@ -325,10 +328,11 @@ _STEMS = Stems(
     }.items()
 )
 _FIGURES = {"user": 0.7}
-"""What a line counts that is mostly figures and signs, printed rather than said."""
+"""Factor for a line of mostly digits and symbols."""
 _SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4, CLIENT: 0.4}
 _FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
-"""What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
+"""An assistant's statements about itself or both sides (a choice, a promise) are worth far more than its general
+advice."""
 _ANNOUNCES = re.compile(
     r"\W*(?:(?:ok(?:ay)?|now|first|next|then|so|great|good|alright|perfect),? )*"  # "Great, now "
     # "let me first ", "I'm going to "
@@ -341,22 +345,21 @@ _ANNOUNCES = re.compile(
 )
 """What an assistant says before it calls a tool: "Okay, let me check the tests"."""
 _WORTH: Mapping[Sort, float] = {"rule": 15.0, "preference": 4.0, "code": 0.2}
-"""What a rule that was laid down counts, and a preference; and code, which is full of specific terms and stands in
-files, too."""
+"""Factors for rules and preferences, and for code, which is full of specific terms and is kept in files anyway."""
 
 
 def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
-    """How likely a sentence is to be asked for, from its form (hand-made; no model, nothing learned).
+    """How likely a sentence is to be asked for, judged by its form (hand-made rules, no model, nothing learned).
 
-    facts: its own, with the flags above. specific: whether it holds specific terms.
+    facts: of the sentence, with the flags above. specific: does it contain specific terms?
     """
     says_little = length_in_words(facts.pieces, facts.wide) <= 2
     if says_little and len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
         return 0.02  # encoded data, minified code
     if says_little and not specific and len(text) < 40:
         return 0.05
-    if len(text) < 160 and _FILLER.match(text) and not _tells(facts.words, speaker):
-        return 0.3 if specific or (speaker in TELLS and facts.flags & DIGIT) else 0.05
+    if len(text) < 160 and _FILLER.match(text) and not _has_content(facts.words, speaker):
+        return 0.3 if specific or (speaker in CONTENT_WORDS and facts.flags & DIGIT) else 0.05
     value = _SPEAKERS.get(speaker, 1.0)
     if facts.pieces >= 4 and not facts.is_prose(0.35):
         value *= _FIGURES.get(speaker, 0.3)
@@ -372,10 +375,12 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
     return value
 
 
-def lost(some: Sequence[tuple[Passage, Sequence[Line]]], present: Present) -> list[tuple[int, ...]]:
-    """For each of some passages which of its lines the request lacks, by index; looked for all at once."""
+def lost_lines(some: Sequence[tuple[Passage, Sequence[Line]]], present: Present) -> list[tuple[int, ...]]:
+    """For each passage the indices of the lines that the request lacks; all are looked up at once."""
     is_call = [bool(passage.tools) and passage.speaker != "tool" for passage, _ in some]
-    said = [without_ago(line.flat) for (_, of), call in zip(some, is_call, strict=True) if not call for line in of]
+    said = [
+        without_age_stamp(line.flat) for (_, of), call in zip(some, is_call, strict=True) if not call for line in of
+    ]
     held = iter(present.holds(said))
     return [
         _lost_of_call(passage, of, present) if call else tuple([i for i in range(len(of)) if not next(held)])
@@ -384,8 +389,8 @@ def lost(some: Sequence[tuple[Passage, Sequence[Line]]], present: Present) -> li
 
 
 def _lost_of_call(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:
-    """The arguments of a call may be written otherwise in the request: all lines where more than a tenth of its words
-    are gone, else those with a specific term that is gone."""
+    """The lost lines of a tool call, whose arguments may be formatted differently in the request: all if more than a
+    tenth of its words are missing, else those with a missing specific term."""
     words = _WORD.findall(passage.text.lower())
     if sum(present.words(words)) < 0.9 * len(words):
         return tuple(range(len(of)))
@@ -393,13 +398,14 @@ def _lost_of_call(passage: Passage, of: Sequence[Line], present: Present) -> tup
     return tuple(i for i, line in enumerate(of) if not held.issuperset(line.keys))
 
 
-def without_ago(flat: str) -> str:
-    """A text without how long ago it was said: some clients write that in front of it, with every request anew."""
+def without_age_stamp(flat: str) -> str:
+    """The text without a leading relative time ("2 hours ago"), which some clients rewrite in every request."""
     stamp = _STAMP.match(flat) if flat[:1] in ("[", "(") else None
     return flat[stamp.end() :] if stamp and _AGO.search(stamp[0]) else flat
 
 
-def flat(text: str) -> str:
-    """`text` in the form of Present.text: canonical, in one line. The same object where that is equal: kept once."""
+def flattened(text: str) -> str:
+    """`text` in the form of Present.text: canonical, on one line. Returns the same object if nothing changes, to save
+    memory."""
     short = canonical(text)
     return text if short == text else short

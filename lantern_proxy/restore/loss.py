@@ -1,4 +1,4 @@
-"""The loss block: no question is known, so cover what was lost, with most specific terms per character."""
+"""Builds the loss block: no question is known, so it covers what was lost, with most specific terms per character."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,44 +10,50 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.history.summaries import SUMMED_UP
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.block import Picked
-from lantern_proxy.restore.candidates import Source, candidates_of, choice_of, looked_at, newest, text_of
+from lantern_proxy.restore.candidates import (
+    Source,
+    candidates_of,
+    check_presence,
+    choice_of,
+    text_of,
+    without_superseded,
+)
 from lantern_proxy.restore.companions import Companions
 from lantern_proxy.restore.context import Contexts
-from lantern_proxy.restore.cover import Chosen, Cost, Room, completed, cover
-from lantern_proxy.restore.filling import NUMBER, filled
-from lantern_proxy.restore.lines import beside_rows, flat
-from lantern_proxy.restore.offers import PINNED, around
-from lantern_proxy.restore.parts import UNASKED, Candidate, Part, among_people, parts_of
+from lantern_proxy.restore.cover import Chosen, Cost, Room, complete_messages, cover
+from lantern_proxy.restore.filling import NUMBER, fill_room
+from lantern_proxy.restore.lines import flattened, rows_after
+from lantern_proxy.restore.offers import PINNED, surroundings_of
+from lantern_proxy.restore.parts import EXCLUDED_SORTS, Candidate, Part, is_group_chat, parts_of
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.restore.supplements import Supplements
 from lantern_proxy.turn import CLIENT
 
 POOL_TIMES = 8
-"""How much text a loss block reads sentence by sentence, as a multiple of the budget."""
+"""A loss block reads this many times its budget in text, sentence by sentence."""
 GATHER_SHARE = 0.6
-"""Share of the time that is left which one step of reading passages may take; the rest is for choosing from them."""
+"""Share of the remaining time that one step of reading passages may take; the rest is for selecting."""
 BATCH = 128
-"""Passages read at once for a loss block."""
+"""Passages read at once."""
 LINES_POWER = 0.3
-"""Added to `restore.length_power`, since single sentences are packed here: they are short, and it is room that
-counts."""
+"""Added to `restore.length_power`. Single sentences are short, so here the room they take matters more."""
 LEAST_SUMMARY = 60
-"""A text of fewer characters that stands in a summary is a phrase, and no answer that became the summary."""
+"""A shorter text that also stands in the summary is a common phrase, not the answer that became the summary."""
 ANSWERS = 1.0
-"""Least salience of a short message ("teal") that goes in with what it belongs to ("Which colour?")."""
+"""Least salience of a short message ("teal") that is restored together with its context ("Which colour?")."""
 SHARES = {"tool": 0.15, CLIENT: 0.1}
-"""Speaker -> share of a loss block that what it says may take at most. Results of tools, and what clients write around
-their users' words, are full of specific terms that nobody asks for."""
+"""Speaker -> the largest share of a loss block that the speaker's passages may take. Tool results and text that clients
+wrap around user messages are full of specific terms that nobody asks for."""
 
 
 def pick_lost(source: Source, scope: Scope, present: Present, room: int, ask: Ask) -> Picked:
-    """What of the lost passages fills `room` characters best: of each the sentences that were chosen.
+    """Select the lost passages, and of each the sentences, that fill `room` characters best.
 
-    Past the deadline: the same of what was read by then. Hold the lock of `scope`.
+    After the deadline it selects from what was read by then. The caller holds the lock of `scope`.
     """
     candidates, chosen, n_looked_at = _chosen(source, scope, present, room, ask)
     taken: dict[int, list[Chosen]] = {}
@@ -62,28 +68,28 @@ def pick_lost(source: Source, scope: Scope, present: Present, room: int, ask: As
 def _chosen(
     source: Source, scope: Scope, present: Present, room: int, ask: Ask
 ) -> tuple[list[Candidate], list[Chosen], int]:
-    """Candidates, what of them goes into the block, and how many passages were looked at."""
+    """(candidates, the parts chosen for the block, number of passages checked)"""
     soon = _hurried(ask)
     rows, n_looked_at = _pool(source, scope, present, soon)
     contexts = Contexts(scope)
     found = _candidates(source, scope, rows, present, soon)
-    people = among_people([candidate.passage for candidate in found])
+    people = is_group_chat([candidate.passage for candidate in found])
     found = found if people else _in_context(found, contexts, soon)
-    candidates, later = newest(found, _hurried(ask))
+    candidates, later = without_superseded(found, _hurried(ask))
     cost = _cost_of(candidates, ask.session)
     chosen = _cover(source, scope, candidates, present, cost, room, ask, people=people)
     if not people:
         soon = _hurried(ask)
-        beside = Beside(source, scope, present, {}, soon, contexts)
+        supplements = Supplements(source, scope, present, {}, soon, contexts)
         later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
         at = {candidate.row: c for c, candidate in enumerate(candidates)}
-        chosen = Companions(candidates, beside, at, later_rows).add_to(chosen, cost, room)
-    filling = filled(candidates, chosen, Room(room, cost, chosen), present, scope, ask)
+        chosen = Companions(candidates, supplements, at, later_rows).add_to(chosen, cost, room)
+    filling = fill_room(candidates, chosen, Room(room, cost, chosen), present, scope, ask)
     return candidates, filling, n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
-    """Rows of passages that the request lacks, at least in part, and how many rows were looked at for them.
+    """(rows of passages that the request lacks at least in part, number of rows checked).
 
     Pinned passages come first, then the richest, until their text is POOL_TIMES the budget.
     """
@@ -91,7 +97,7 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
     left, n_looked_at = POOL_TIMES * ask.budget_chars, 0
     for rows in _batches(scope, source.archive.of(ask.tenant).pinned(ask.session), ask.deadline):
         scope.passages.read(rows)
-        for row, read, reason in looked_at(scope, rows, present, ask):
+        for row, read, reason in check_presence(scope, rows, present, ask):
             n_looked_at += 1
             if reason:
                 ask.passed.add(read.passage, reason)
@@ -108,7 +114,7 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """The passages at `rows` as candidates, in that order, as many as there is time to read."""
     scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
-    summary = flat(ask.summary)
+    summary = flattened(ask.summary)
     told: list[tuple[int, ReadPassage]] = []
     for n, row in enumerate(rows):
         if n and ask.late():
@@ -117,14 +123,16 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
         if read.lines and not (summary and _is_summary_prompt(summary, scope, row)):
             told.append((row, read))
     found = [_without_rows_of_before(scope, candidate) for candidate in candidates_of(told, present, ask)]
-    return source.alive(ask, [each._replace(around=around(scope, each.row)) for each in found if each.lost])
+    return source.still_allowed(
+        ask, [each._replace(surroundings=surroundings_of(scope, each.row)) for each in found if each.lost]
+    )
 
 
 def _is_summary_prompt(summary: str, scope: Scope, row: int) -> bool:
-    """Is the passage the prompt with which a client asked for `summary`, though it stands there as a user's message?
-    Such a prompt speaks of a summary and tells no figure, and its answer is most of the summary.
+    """Is this user message the prompt with which a client asked for `summary`? Such a prompt mentions a summary,
+    contains no number, and its answer makes up most of the summary.
 
-    An answer that is only quoted in the summary proves nothing: what stands before it was said by the user.
+    An answer that is merely quoted in the summary proves nothing: then the message before it is the user's own.
     """
     told, answered = scope.passages[row].passage, 0
     if told.speaker != "user" or not SUMMED_UP.search(told.text) or NUMBER.search(told.text):
@@ -139,8 +147,8 @@ def _is_summary_prompt(summary: str, scope: Scope, row: int) -> bool:
 
 
 def _without_rows_of_before(scope: Scope, candidate: Candidate) -> Candidate:
-    """`candidate` without rows of a tool's result that began in the passage before: alone this passage does not show
-    that they are rows."""
+    """`candidate` without table rows that continue the previous passage of the same tool result: this passage alone
+    does not show that they are rows."""
     passage = candidate.passage
     if passage.speaker != "tool" or not passage.part:
         return candidate
@@ -148,7 +156,7 @@ def _without_rows_of_before(scope: Scope, candidate: Candidate) -> Candidate:
     before = scope.passages[candidate.row - 1].passage if candidate.row else passage
     if not said or before.message != passage.message:
         return candidate
-    is_row = beside_rows(passage, candidate.lines, before.text)
+    is_row = rows_after(passage, candidate.lines, before.text)
     return candidate._replace(lost=tuple(i for i in candidate.lost if not is_row[i]))
 
 
@@ -156,6 +164,7 @@ def _cover(
     source: Source, scope: Scope, candidates: Sequence[Candidate], present: Present, cost: Cost, room: int, ask: Ask,
     *, people: bool,
 ) -> list[Chosen]:  # fmt: skip
+    """Select the parts for the block, with relaxed filters if nothing is selected otherwise."""
     near = frozenset(terms(ask.summary))
     prior = [
         (0.75 + 0.5 * c.passage.confidence)
@@ -166,8 +175,8 @@ def _cover(
     soon, idf = _hurried(ask), scope.rarities.__getitem__
     offered, chosen = list[Part](), list[Chosen]()
     # where nothing fits whole, what says most of it; where nothing else was lost, what was printed is all there is
-    for unasked, whole in ((UNASKED, True), (UNASKED, False), (UNASKED - {"printed"}, True)):
-        offered = parts_of(candidates, present, idf, prior, soon.late, people=people, unasked=unasked, whole=whole)
+    for excluded, whole in ((EXCLUDED_SORTS, True), (EXCLUDED_SORTS, False), (EXCLUDED_SORTS - {"printed"}, True)):
+        offered = parts_of(candidates, present, idf, prior, soon.late, people=people, excluded=excluded, whole=whole)
         chosen = cover(
             offered,
             cost,
@@ -179,12 +188,12 @@ def _cover(
         if chosen:
             break
     note_cover(ask.passed, candidates, offered, chosen)
-    return completed(chosen, candidates, cost, room)
+    return complete_messages(chosen, candidates, cost, room)
 
 
 def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -> list[Candidate]:
-    """`candidates`; those that are short messages of a user count together with what they belong to, with which "teal"
-    says something. Not for where people talk to each other: there, what was said before stands above them."""
+    """`candidates` with each short user message linked to its context, since "teal" only means something together with
+    its question. Not for chats between people, where the preceding messages give the context."""
     contexts.read_around([candidate.row for candidate in candidates])
     found = []
     for candidate in candidates:
@@ -199,7 +208,7 @@ def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -
 
 
 def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
-    """The cost of a part in the block of a session, see cover.Cost. Sizes that were computed once are kept."""
+    """The cost function of the parts in a session's block, see cover.Cost. Computed sizes are cached."""
     heads: dict[tuple[int, bool], int] = {}
     sizes: dict[tuple[int, tuple[int, ...]], tuple[int, str, str]] = {}
 
@@ -222,14 +231,13 @@ def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
 
 
 def _hurried(ask: Ask) -> Ask:
-    """The same ask with GATHER_SHARE of the time that is left: the rest is for choosing from what was gathered."""
+    """`ask` with GATHER_SHARE of the remaining time; the rest is for selecting from what was gathered."""
     now = time.monotonic()
     return replace(ask, deadline=now + GATHER_SHARE * max(0.0, ask.deadline - now))
 
 
 def _batches(scope: Scope, pinned: AbstractSet[int], deadline: float) -> Iterator[list[int]]:
-    """All rows of the scope, those of pinned passages first, then the richest first, in batches that are read at
-    once."""
+    """All rows of the scope in batches: pinned passages first, then the richest."""
     order = scope.richest(deadline)
     first = [row for id_ in pinned if (row := scope.row(id_)) is not None]
     if first:

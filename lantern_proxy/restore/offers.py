@@ -1,4 +1,4 @@
-"""What the packer may take of each candidate, and what that is worth."""
+"""Determines what the packer may take of each candidate, and what that is worth."""
 
 import math
 import re
@@ -9,30 +9,30 @@ from dataclasses import replace
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, names_of, replaced, tells
-from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, stands_under, tables
+from lantern_proxy.restore.candidates import Replaced, answering_rows, may_answer, name_chars, names_of, replaced
+from lantern_proxy.restore.lines import FILLER, headings, headings_above, is_filler, needed_headings, tables
 from lantern_proxy.restore.parts import Candidate, term_weight
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
-from lantern_proxy.restore.salience import Around, likelihood
+from lantern_proxy.restore.salience import Surroundings, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
 from lantern_proxy.turn import CLIENT
 
 SHARPNESS = 1.0
-"""How fast the likelihood of being evidence falls with the fused score: by e a standard deviation."""
+"""How fast the likelihood of being evidence falls with the fused score: by e for each standard deviation."""
 SALIENCE = 0.25
-"""How likely a passage is to be asked for at all counts to this power, where the question is known."""
+"""Exponent of a passage's general likelihood of being asked for, when the question is known."""
 PINNED = 4.0
-"""Times the worth of a passage that somebody pinned."""
+"""Factor of a passage that somebody pinned."""
 BELOW_CHARS = 300
-"""Most of what goes in below a head that a question is about."""
+"""Most characters added below a heading that a question is about."""
 FEW_CHARS = 20
-"""Most of a sentence that goes in with the one before it: what a gap costs and more would hardly be saved."""
-SAYS_SO = 0.6
-"""Least share of a question that two passages hold which say it twice."""
+"""Longest sentence that is always added after the one before it: leaving a gap would cost almost as much."""
+SAME_QUESTION = 0.6
+"""Least coverage of a question by two passages that both answer it."""
 _ATTACHED = re.compile(r" \[[^\]]*\]$")
-"""What a message shows may follow in brackets behind its text."""
+"""An attachment in brackets after the text of a message."""
 
 
 def offers_of(
@@ -45,7 +45,7 @@ def offers_of(
         _offer(c, scope, evidence, mass, {i: newer for (m, i), newer in old.items() if m == n})
         for n, c in enumerate(candidates)
     ]
-    made = [offer if offer.mark else replace(offer, mark=_later(offer, shown, mass)) for offer in made]
+    made = [offer if offer.mark else replace(offer, mark=_mark_of_later(offer, shown, mass)) for offer in made]
     scope.passages.read(c.row - 1 for c in candidates if c.row)
     salient = [_salience(c, scope) for c in candidates]
     mean = sum(salient) / max(1, len(salient))
@@ -55,11 +55,11 @@ def offers_of(
     ]
 
 
-def _later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, float]) -> str:
-    """The mark of an offer that says what is asked, where a later passage that a block shows says as much of it with
-    another value; else "". Not where people talk: they speak of the same things for long."""
+def _mark_of_later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, float]) -> str:
+    """The mark of an offer for which a block shows a later passage that covers as much of the question with another
+    value; else "". Not in chats between people, which stay on one topic for long."""
     passage, least = offer.passage, coverage(mass, offer.terms)
-    if not shown or least < SAYS_SO or name_chars(passage) or passage.speaker not in ("user", "assistant"):
+    if not shown or least < SAME_QUESTION or name_chars(passage) or passage.speaker not in ("user", "assistant"):
         return ""
     old = Changes(pack.join(passage.text, offer.spans))
     turns = [
@@ -68,7 +68,7 @@ def _later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, f
         if (each.passage.session, each.passage.speaker == "tool") == (passage.session, False)
         and each.passage.turn > passage.turn
         and coverage(mass, each.words) >= least
-        and old.has_other(" ".join([line.flat for line in each.lines if not ends_asking(line.flat)]))
+        and old.has_other_value(" ".join([line.flat for line in each.lines if not ends_asking(line.flat)]))
     ]
     return Replaced(max(turns), None, whole=False).mark if turns else ""
 
@@ -78,17 +78,17 @@ def _salience(candidate: Candidate, scope: Scope) -> float:
     said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
     said = said or [candidate.lines[i] for i in candidate.lost]
     return math.log(
-        likelihood(said, term_weight, scope.rarities.__getitem__, Around(answers=_answers(scope, candidate.row)))
+        likelihood(said, term_weight, scope.rarities.__getitem__, Surroundings(answers=_answers(scope, candidate.row)))
     )
 
 
-def around(scope: Scope, row: int) -> Around:
-    """What stands around the passage at `row`, as far as it tells how likely that is to be asked for."""
-    return Around(answers=_answers(scope, row), reports=_reports(scope, row))
+def surroundings_of(scope: Scope, row: int) -> Surroundings:
+    """What the messages around the passage at `row` say about how likely it is to be asked for."""
+    return Surroundings(answers=_answers(scope, row), reports=_reports(scope, row))
 
 
 def _reports(scope: Scope, row: int) -> bool:
-    """Does the assistant say it right behind the result of a tool?"""
+    """Is it an assistant's message right after a tool result?"""
     passage = scope.passages[row].passage
     at = row - passage.part - 1
     if passage.speaker != "assistant" or passage.tools or at < 0:
@@ -114,8 +114,8 @@ def _answers(scope: Scope, row: int) -> bool:
 def _with_tables(
     candidate: Candidate, telling: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
-    """`telling`, and the header of each table of which it has a row; all its rows where only the header bears on the
-    question: "Which of them have a sauna?". A header goes in also where the request holds it, with other rows."""
+    """`telling`, and the header of each table of which it has a row; all rows if only the header matches the question:
+    "Which of them have a sauna?". A header is added even if the request has it with other rows."""
     found = set(telling)
     for header, *rows in tables(candidate.passage, candidate.lines) if telling else ():
         if not bears.isdisjoint(rows) or header not in bears:
@@ -128,15 +128,15 @@ def _with_tables(
 def _with_heads(
     candidate: Candidate, shown: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
-    """`shown`, and the heads of these lines, also those that the request holds: it may have the word elsewhere, or with
-    other lines. Below a head that bears on the question, and of which nothing is shown, what it is the head of."""
-    of = heads(candidate.passage, candidate.lines) if shown else ()
+    """`shown`, and the headings of these lines, even if the request has them, possibly elsewhere or with other lines.
+    Below a heading that matches the question, and of which nothing is shown, the lines that it heads."""
+    of = headings(candidate.passage, candidate.lines) if shown else ()
     if not of or max(of) < 0:
         return shown
     found = set(shown)
     for i in shown:
-        found.update(above(i, of))
-        below = [n for n in lost if i in above(n, of)] if i in bears and i in of else []
+        found.update(headings_above(i, of))
+        below = [n for n in lost if i in headings_above(n, of)] if i in bears and i in of else []
         if below and shown.isdisjoint(below):
             chars = 0
             for n in below:
@@ -146,8 +146,8 @@ def _with_heads(
 
 
 def _with_few_words(candidate: Candidate, shown: AbstractSet[int], lost: Sequence[int]) -> AbstractSet[int]:
-    """`shown`, and the few words right behind each: "It is too strict. 0.8%", "Heirs of the Doge. Not dead.". Where
-    people talk these cheer, unless they have a figure."""
+    """`shown`, and a very short line right after each: "It is too strict. 0.8%", "Heirs of the Doge. Not dead.". In
+    chats between people such lines are mostly cheers, so there they need a digit."""
     found, people = set(shown), name_chars(candidate.passage) > 0
     for i in lost:
         line = candidate.lines[i]
@@ -161,21 +161,21 @@ def _with_few_words(candidate: Candidate, shown: AbstractSet[int], lost: Sequenc
 def _offer(
     candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, Replaced]
 ) -> pack.Offer:
-    """What the packer may take of one candidate: its lost sentences without filler, weighed by what of the question
-    they hold.
+    """What the packer may take of one candidate: its lost sentences without filler, weighted by their coverage of the
+    question.
 
-    old: line -> what replaces it. Lines that are replaced whole are left out, or marked when there are no others.
+    old: line -> what replaces it. Lines that are replaced completely are left out, or marked if there are no others.
     """
     lost = [i for i in candidate.lost if i not in old or not old[i].whole] or list(candidate.lost)
     bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
     said = {i for i in bears if candidate.lines[i].sort != "printed"}
     answering = answering_rows(candidate, mass).intersection(lost)
-    telling = said | (answering or {i for i in lost if tells(candidate.lines[i], mass)})
+    telling = said | (answering or {i for i in lost if may_answer(candidate.lines[i], mass)})
     shown = _with_heads(candidate, _with_tables(candidate, telling, bears, lost), bears, lost)
     shown = _with_few_words(candidate, shown, lost)
     goes_in = sorted(shown or lost)
     told, at = [candidate.lines[i] for i in goes_in], {i: n for n, i in enumerate(goes_in)}
-    over = stands_under(candidate.passage, candidate.lines)
+    over = needed_headings(candidate.passage, candidate.lines)
     names = names_of(candidate.passage, candidate.lines)
     newer = max((old[i] for i in shown or lost if i in old), default=None, key=lambda each: each.turn or math.inf)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None and newer.whole)))

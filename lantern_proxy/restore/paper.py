@@ -18,7 +18,7 @@ from lantern_proxy.restore.candidates import Source
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import Question, read_question
+from lantern_proxy.restore.question import Question, parse_question
 from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.turn import Passage
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
 
 MOST_TERMS = 256
-"""Of the query: a summary and a question."""
+"""Most index terms of the query, which is a summary and a question."""
 MOST_TURNS = 64
-"""Turns that MMR puts in order: more than any budget holds."""
+"""Turns that MMR orders: more than any budget holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedTurns:
-    """The best turns of a scope, and why they are."""
+    """The best turns of a scope and their scores."""
 
     rows: dict[int, int]
     """Passage id -> row in the scope, best first."""
@@ -49,8 +49,8 @@ class RankedTurns:
 
 
 def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config: Config) -> RankedTurns:
-    """The turns that the request lacks, in the order of the paper."""
-    question = read_question(f"{ask.summary}\n{ask.question}", most_terms=MOST_TERMS)
+    """The turns that the request lacks, in the paper's order."""
+    question = parse_question(f"{ask.summary}\n{ask.question}", most_terms=MOST_TERMS)
     rows = [row for row, read in enumerate(scope.passages) if _lost(read, present)]
     signals = _signals(scope, question, ask, dense, config)
     weights = {str(name): float(weight) for name, weight in config.restore.weights.items()}
@@ -65,7 +65,7 @@ def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config:
 
 
 def pick_turns(ranked: RankedTurns, source: Source, ask: "Ask", rerankers: Rerankers) -> Picked:
-    """The ranked turns that no rule and no person keeps out, whole, up to the budget."""
+    """The ranked turns that no rule and no person excludes, whole, up to the budget."""
     now = source.archive.of(ask.tenant).passages_by_id([*ranked.rows])
     kept: list[Passage] = []
     for passage in (now[id_] for id_ in ranked.rows if id_ in now):
@@ -82,7 +82,7 @@ def pick_turns(ranked: RankedTurns, source: Source, ask: "Ask", rerankers: Reran
 
 def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:
     signals: dict[str, Floats] = {"bm25": scope.lexical(question.terms)}
-    meaning = dense.look(scope, question, ask) if dense.begin(scope, question, ask) else None
+    meaning = dense.compare(scope, question, ask) if dense.begin(scope, question, ask) else None
     if meaning is not None:
         signals["vector"] = meaning.cosines
     wanted = frozenset(question.terms)
@@ -92,13 +92,13 @@ def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config:
 
 
 def _rankings(signals: dict[str, Floats], rows: Sequence[int]) -> dict[str, list[int]]:
-    """signal -> rows best first, without those that it says nothing of."""
+    """signal -> rows best first, without those that it does not rank."""
     chosen = frozenset(rows)
     return {name: [row for row in ranking(values) if row in chosen] for name, values in signals.items()}
 
 
 def _lost(read: ReadPassage, present: Present) -> bool:
-    """Does the request lack anything that a turn's summary says? Its lines are compared without the speaker."""
+    """Does the request lack any line of a turn's summary? The speakers in front of lines are ignored."""
     said = [line for line in read.passage.text.split("\n") if not line.startswith(("tools:", "files:"))]
     return not all(present.holds([" ".join((line.partition(": ")[2] or line).split()) for line in said]))
 

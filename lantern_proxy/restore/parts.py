@@ -1,8 +1,8 @@
-"""What a loss block may be made of: parts of lost passages, lines that go in together. Pure.
+"""Cuts lost passages into parts, the units that a loss block is made of. Pure.
 
-A *part* is a few lost sentences of one passage that go in together: all of a short message that say something, or one
-of a long one. Its likelihood of being asked for (restore/salience.py) belongs in part to itself and in part to the
-specific terms and words that it would bring back, by their weight.
+A *part* is a few lost sentences of one passage that are restored together: all sentences of a short message that have
+content, or a single one of a long message. Its likelihood of being asked for (restore/salience.py) is divided between
+the part itself and the specific terms and words that it would restore, by their weight.
 """
 
 import re
@@ -13,82 +13,81 @@ from typing import NamedTuple
 
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.pack import day, entry_of
-from lantern_proxy.restore.lines import FILLER, Line, heads, is_filler, takes_back
+from lantern_proxy.restore.lines import FILLER, Line, headings, is_filler, takes_back
 from lantern_proxy.restore.present import Present, never
-from lantern_proxy.restore.salience import Around, content, likelihood, says_something
+from lantern_proxy.restore.salience import Surroundings, content, likelihood, says_something
 from lantern_proxy.signals import name_before, named
 from lantern_proxy.turn import Passage
 
 GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
-"""Speaker -> characters up to which what is lost of a message goes in as one part; of a longer message, and of results
-of tools, each sentence is a part of its own."""
+"""Speaker -> length up to which the lost lines of a message form one part. In a longer message, and in tool results,
+each sentence is a part."""
 FRAGMENT_CHARS: Mapping[str, int] = {"assistant": 200}
 FRAGMENT_OTHERS, FRAGMENT_POWER = 50, 0.7
-"""A part of fewer characters than this (FRAGMENT_OTHERS for other speakers) is a fragment, which says little without
-what stood around it: its worth is multiplied by (its characters / these) ^ FRAGMENT_POWER."""
-UNASKED = frozenset({"greeting", "printed"})
-"""Sorts of sentences that a loss block has no room for."""
+"""A part shorter than FRAGMENT_CHARS (FRAGMENT_OTHERS for other speakers) is a fragment, which says little without its
+context: its worth is multiplied by (its characters / that limit) ^ FRAGMENT_POWER."""
+EXCLUDED_SORTS = frozenset({"greeting", "printed"})
+"""Sorts of sentences that a loss block leaves out."""
 LOOK_EVERY = 16
-"""Candidates or parts between two looks at the clock: well under a millisecond."""
-AGENTS = 5
-"""An agent is at work where at least one of so many passages is a result or a call of a tool."""
+"""Candidates or parts between two checks of the deadline: well under a millisecond."""
+ONE_TOOL_IN = 5
+"""It is an agent's session if at least one in this many passages is a tool result or a call."""
 OWN_NAME = 0.25
-"""Share of the weight of a named number ("corp 250") that only the same name with the same number brings back; the rest
-is the number's own, since "corp is 250" and "250 requests" tell the same."""
-ITSELF = 0.7
-"""Share of a part's likelihood that no other part can bring back: people ask for each of two sentences, even where
-these share their words."""
+"""Share of the weight of a named number ("corp 250") that only the same name with the same number restores. The rest
+belongs to the number alone, since "corp is 250" and "250 requests" tell the same."""
+UNIQUE_SHARE = 0.7
+"""Share of a part's likelihood that no other part can restore: people ask for each of two sentences even if they share
+their words."""
 WORD_WEIGHT = 0.4
-"""A content word of the highest idf, against 1 for a name and 2 for a named number."""
+"""Weight of a content word with the highest idf; a name has 1 and a named number 2."""
 
 
 class Candidate(NamedTuple):
-    """A passage and those of its lines that the request lacks."""
+    """A passage and the lines of it that the request lacks."""
 
     passage: Passage
     lines: tuple[Line, ...]
     lost: tuple[int, ...]
     row: int = -1
-    """Of the passage in its scope."""
+    """Row of the passage in its scope."""
     stating: tuple[int, ...] = ()
     """Lines that a later statement may replace, see superseded.stating()."""
-    around: Around = Around(answers=False)
+    surroundings: Surroundings = Surroundings(answers=False)
     within: frozenset[str] = frozenset()
-    """Words of what the passage belongs to, if it is a short message: that goes in with it, see restore/context.py."""
+    """Words of a short message's context, which is restored along with it, see restore/context.py."""
 
 
 class Part(NamedTuple):
-    """Lines of one candidate that go in together."""
+    """Lines of one candidate that are restored together."""
 
     candidate: int
     lines: tuple[int, ...]
     speaker: str
     worth: Mapping[str, float]
-    """What is brought back -> what that is worth, > 0. A specific term has "=" in front, a number "#", a word nothing,
-    and "@" stands for the part itself."""
-    alone: float
-    """What the part is worth when nothing else is chosen: the sum of `worth`."""
+    """What is restored -> its worth, > 0. Keys: a specific term has "=" in front, a number "#", a word nothing, and "@"
+    stands for the part itself."""
+    total: float
+    """The worth of the part if nothing else is selected: the sum of `worth`."""
     opens: frozenset[str] = frozenset()
-    """What costs characters only once, however many parts share it: the entry of the message, and its day."""
+    """Headers that cost characters only once, however many parts share them: of the message, and of its day."""
     rule: bool = False
-    """The part lays down a rule, or is a short message: it is no echo of others that use the same words."""
-    tells: bool = False
-    """The part has a number or a name that the request lacks. False where an agent is at work: it names whatever it
-    looks at next."""
-    told: bool = False
-    """A user tells it an assistant: only what one other part says alone makes it an echo."""
-    wish: bool = False
-    """A user says this to an agent at work. The agent's reports use the same words, so only words of users make it an
-    echo."""
+    """The part is a rule or a short message: it is never an echo of others that use the same words."""
+    has_specifics: bool = False
+    """The part has a number or a name that the request lacks. Always False in an agent's session, since an agent names
+    everything that it looks at."""
+    said_to_assistant: bool = False
+    """A user says it to an assistant: it is an echo only of a single other part."""
+    said_to_agent: bool = False
+    """A user says it to an agent. The agent's reports repeat the words, so it is an echo only of users' words."""
 
 
 def opens_of(passage: Passage) -> frozenset[str]:
-    """For Part.opens: the entry of a passage's message in the block, and its day."""
+    """Part.opens for a passage: the header of its message in the block, and of its day."""
     return frozenset((entry_of(passage), day(passage)))
 
 
-def unweighed(candidate: int, lines: Iterable[int], passage: Passage) -> Part:
-    """A part without a worth of its own: lines that go in with others, or where room is left."""
+def unscored_part(candidate: int, lines: Iterable[int], passage: Passage) -> Part:
+    """A part without a worth of its own: lines that accompany others or fill remaining room."""
     return Part(candidate, tuple(lines), passage.speaker, {}, 0.0, opens_of(passage))
 
 
@@ -105,13 +104,13 @@ def term_weight(term_key: str) -> float:
     return (2.0 if " " in term_key else 1.6) if _DIGIT.search(term_key) else 1.5
 
 
-def is_agents(some: Sequence[Passage]) -> bool:
-    """Was an agent at work when these passages were said? Then many of them are results or calls of tools."""
-    return len(some) <= AGENTS * sum([passage.speaker == "tool" or bool(passage.tools) for passage in some])
+def is_agent_session(some: Sequence[Passage]) -> bool:
+    """Do these passages come from an agent's session, where many are tool results or calls?"""
+    return len(some) <= ONE_TOOL_IN * sum([passage.speaker == "tool" or bool(passage.tools) for passage in some])
 
 
-def among_people(some: Sequence[Passage]) -> bool:
-    """Do people talk to each other in these passages? Then each has their name in front of what they say."""
+def is_group_chat(some: Sequence[Passage]) -> bool:
+    """Do these passages come from a chat between people, where user messages begin with their author's name?"""
     said = [each for each in some if each.speaker == "user"]
     return named([each.text[: name_before(each.text)] for each in said], [each.speaker for each in said])
 
@@ -124,29 +123,29 @@ def parts_of(
     late: Callable[[], bool] = never,
     *,
     people: bool,
-    unasked: Container[str] = UNASKED,
+    excluded: Container[str] = EXCLUDED_SORTS,
     whole: bool = True,
 ) -> list[Part]:
-    """The parts that could go in.
+    """The parts that could be restored.
 
-    idf:     index term -> rarity in (0, 1]
-    prior:   for each candidate a factor of what it is worth (confidence, pins)
-    late:    asked now and then; once it says so, only the candidates that were looked at by then have parts
-    people:  they talk to each other in the candidates, see among_people()
-    unasked: sorts of sentences that are left out
-    whole:   all that is told of short messages to an assistant goes in together
+    idf:      index term -> rarity in (0, 1]
+    prior:    for each candidate a factor of its worth (confidence, pins)
+    late:     called now and then; once it returns True, the remaining candidates get no parts
+    people:   the candidates come from a chat between people, see is_group_chat()
+    excluded: sorts of sentences that are left out
+    whole:    keep all statements of a short message to an assistant together
     """
     within = frozenset().union(*[candidate.within for candidate in candidates])
     weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost], within)
     found: list[Part] = []
-    agent = is_agents([candidate.passage for candidate in candidates])
+    agent = is_agent_session([candidate.passage for candidate in candidates])
     for c, candidate in enumerate(candidates):
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
         opens, speaker = opens_of(candidate.passage), candidate.passage.speaker
         told, wish = speaker == "user" and not people, speaker == "user" and agent
-        for group in _groups(candidate, unasked, whole=whole and not people):
-            worth = _worth_of(c, candidate, group, prior[c], weights)
+        for group in _groups(candidate, excluded, whole=whole and not people):
+            worth = _worth_of_group(c, candidate, group, prior[c], weights)
             if worth:
                 rule = bool(candidate.within) or any(candidate.lines[i].sort == "rule" for i in group)
                 tells = not agent and any(key[0] in "=#" for key in worth)
@@ -154,32 +153,33 @@ def parts_of(
     return found
 
 
-def _worth_of(
+def _worth_of_group(
     c: int, candidate: Candidate, group: tuple[int, ...], prior: float, weights: "_Weights"
 ) -> dict[str, float]:
-    """Part.worth of these lines of candidate number `c`; empty when they bring back nothing."""
+    """Part.worth of these lines of candidate number `c`; empty if they restore nothing."""
     said = [candidate.lines[i] for i in group]
     terms, within = weights.lost_terms.__getitem__, candidate.within
-    value = prior * likelihood(said, terms, weights.idf, candidate.around, within)
+    value = prior * likelihood(said, terms, weights.idf, candidate.surroundings, within)
     value *= 1.0 if within else _wholeness(said, candidate.passage.speaker)
-    brought = _worth(said, value, weights)
+    brought = _shared_out(said, value, weights)
     if brought:
-        brought[_itself(c, group)] = value * ITSELF
+        brought[_own_key(c, group)] = value * UNIQUE_SHARE
     return {key: brought[key] for key in sorted(brought)}
 
 
 def _wholeness(said: Sequence[Line], speaker: str) -> float:
+    """The factor of a fragment, see FRAGMENT_CHARS; 1 for anything longer."""
     chars = sum([line.end - line.start for line in said])
     return float(min(1.0, chars / FRAGMENT_CHARS.get(speaker, FRAGMENT_OTHERS)) ** FRAGMENT_POWER)
 
 
-def _groups(candidate: Candidate, unasked: Container[str], *, whole: bool) -> list[tuple[int, ...]]:
-    """The lost lines that say something, together when they are short.
+def _groups(candidate: Candidate, excluded: Container[str], *, whole: bool) -> list[tuple[int, ...]]:
+    """The lost lines with content, grouped if they are short.
 
-    whole: of a short message of a user all that is told goes in with them
+    whole: in a short user message, keep all statements together
     """
     lines, speaker = candidate.lines, candidate.passage.speaker
-    told = [i for i in candidate.lost if lines[i].sort not in unasked]
+    told = [i for i in candidate.lost if lines[i].sort not in excluded]
     telling = [i for i in told if lines[i].salience > FILLER or lines[i].keys]
     says = [i for i in telling if lines[i].sort == "rule" or says_something(lines[i])]
     says = telling if candidate.within else says
@@ -195,18 +195,18 @@ def _groups(candidate: Candidate, unasked: Container[str], *, whole: bool) -> li
     chars = sum([lines[i].end - lines[i].start for i in said])
     if said and chars <= GROUP_CHARS.get(speaker, 0):
         return [tuple(said), *alone]
-    over = {*heads(candidate.passage, lines)}
+    over = {*headings(candidate.passage, lines)}
     return [*((i,) for i in said if i not in over), *alone]
 
 
 def _with_the_rest(says: Sequence[int], told: Sequence[int], lines: Sequence[Line]) -> list[int]:
-    """`says`, and what else is `told` in the same short message: "Ilse has mumps. She stays at home." misleads without
-    its first half. Of what is asked there only what the next sentence answers: "Ilse? No, it was Jonas."."""
+    """`says`, and the other statements of the same short message: "Ilse has mumps. She stays at home." misleads without
+    its first half. Questions are included only if the next sentence answers them: "Ilse? No, it was Jonas."."""
     found = {*says, *(i for i in told if not ends_asking(lines[i].flat))}
     return sorted(found.union(i for i in told if i + 1 in found))
 
 
-def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:
+def _shared_out(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:
     """The `value` of some lines, dealt out to the specific terms, numbers and words that the request does not hold."""
     words, keys = content(said)
     full, held = weights.words, weights.held
@@ -219,31 +219,32 @@ def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str,
             if term.name in held:
                 known.add(term.number)
     total = fsum([*map(full.__getitem__, words), *named.values()])  # the same in any order
-    share = value * (1 - ITSELF) / total if total else 0.0
+    share = value * (1 - UNIQUE_SHARE) / total if total else 0.0
     worth = {word: share * full[word] for word in words - held}
     return worth | {name: share * each for name, each in named.items() if name not in held and name not in known}
 
 
-def _itself(candidate: int, group: tuple[int, ...]) -> str:
+def _own_key(candidate: int, group: tuple[int, ...]) -> str:
+    """The key in Part.worth of the part itself."""
     return f"@{candidate} {group[0]}"
 
 
 def _number(term_key: str) -> str:
-    """The number in a specific term, as "250" in "corp 250"; empty when there is none, or it has only one digit."""
+    """The number in a specific term, such as "250" in "corp 250"; empty if there is none or it has a single digit."""
     if " " not in term_key:
         return ""
     return next((word for word in term_key.split(" ") if len(word) > 1 and word.replace(".", "").isdigit()), "")
 
 
 class _Term(NamedTuple):
-    """A specific term as a part names it in `worth`, and the number in it, if there is one."""
+    """A specific term as a key of `worth`, and the number in it, if there is one."""
 
     name: str
     own: float
-    """What bringing back the term is worth, without the number's share."""
+    """The worth of restoring the term, without the number's share."""
     number: str
     shared: float
-    """What bringing back the number is worth, whatever name stands beside it."""
+    """The worth of restoring the number, whatever name accompanies it."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -253,7 +254,7 @@ def _term(key: str) -> _Term:
 
 
 class _Weights:
-    """What the terms and words of some lines weigh, and which of them the request holds; each computed once."""
+    """The weights of the terms and words of some lines, and which of them the request has; each computed once."""
 
     def __init__(
         self, present: Present, idf: Callable[[str], float], lines: Sequence[Line], within: frozenset[str]
@@ -263,8 +264,9 @@ class _Weights:
         self.idf = rarities.__getitem__
         self.words = {word: WORD_WEIGHT * rarity for word, rarity in rarities.items()}
         held = present.specific_terms(keys)
+        """What the request has of them: words, and terms with "=" in front."""
         self.held = present.terms(words) | {"=" + key for key in held}
         """What the request holds of them: words, and terms with "=" in front."""
         self.terms = {key: _term(key) for key in keys}
         self.lost_terms = {key: 0.0 if key in held else term_weight(key) for key in keys}
-        """Specific term -> its weight, 0 if the request holds it."""
+        """Specific term -> its weight, 0 if the request has it."""

@@ -1,4 +1,4 @@
-"""The passages of a scope, read from the archive on demand, and what is computed from each once."""
+"""The passages of a scope, read from the archive on demand, and cached values computed from them."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,11 +12,11 @@ from lantern_proxy.analyze import sequence, terms
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.facets import FACETS, Common, Facets, facets_of
-from lantern_proxy.restore.lines import Line, flat, lines
+from lantern_proxy.restore.lines import Line, flattened, lines
 from lantern_proxy.restore.row_cache import PieceCache, RowCache
 from lantern_proxy.restore.superseded import stating
-from lantern_proxy.signals.alike import Lists, Pieces
 from lantern_proxy.signals.form import TRAITS, asks_and_tells, traits
+from lantern_proxy.signals.word_similarity import Lists, Pieces
 from lantern_proxy.signals.words import count
 from lantern_proxy.turn import Passage
 
@@ -24,21 +24,21 @@ Split = Callable[[str], Pieces]
 """Splits a text into its word pieces."""
 
 STEP = 500
-"""Passages read from the archive between two looks at the clock: about 5 ms."""
+"""Passages read from the archive between two checks of the deadline: about 5 ms."""
 SMALL = 2_000
-"""Passages of a scope that are all read when one is looked at."""
+"""A scope of at most this many passages is read completely when one is needed."""
 MOST_READ = 10_000
-"""Most passages of a scope that stay in memory with what was computed from them, 4 KB each: those read last."""
+"""Most passages of a scope that stay in memory with what was computed from them, 4 KB each: the latest read."""
 MOST_PREPARED = 20_000
 """Most passages of a scope whose `Facets`, word pieces and traits stay in memory, 600 to 1,200 bytes each."""
 
 
 @dataclass(slots=True)
 class ReadPassage:
-    """A passage as a scope holds it, with what is computed from it when it is first asked for."""
+    """A passage in a scope, with values that are computed on first access."""
 
     passage: Passage
-    """With `terms` left empty: the index holds them."""
+    """Its `terms` are empty: the index holds them."""
     _flat: str | None = None
     _lines: tuple[Line, ...] | None = None
     _stating: tuple[int, ...] | None = None
@@ -50,7 +50,7 @@ class ReadPassage:
     def flat(self) -> str:
         """The text with white space collapsed."""
         if self._flat is None:
-            self._flat = flat(self.passage.text)
+            self._flat = flattened(self.passage.text)
         return self._flat
 
     @property
@@ -61,7 +61,7 @@ class ReadPassage:
 
     @property
     def stating(self) -> tuple[int, ...]:
-        """Which lines state something that a later statement may replace."""
+        """Lines that state something that a later statement may replace."""
         if self._stating is None:
             self._stating = stating(self.passage, self.lines)
         return self._stating
@@ -82,22 +82,22 @@ class ReadPassage:
 
     @property
     def sequence(self) -> str:
-        """The index terms of the text in order, a line break before and after each."""
+        """The index terms of the text in order, with a line break before and after each."""
         if self._sequence is None:
             self._sequence = sequence(self.passage.text)
         return self._sequence
 
 
 class Passages(Sequence[ReadPassage]):
-    """The passages of a scope in order of id, each read from the archive when it is first looked at.
+    """The passages of a scope by id, each read from the archive on first access.
 
-    One that was pruned since has no text. Raises ArchiveError.
+    One that was pruned meanwhile has no text. Raises ArchiveError.
     """
 
     def __init__(self) -> None:
         self.ids = array("q")
         self.own: TenantArchive | None = None
-        """Where the passages are read; None before the scope is caught up with the archive."""
+        """Where the passages are read; None before the scope is first updated from the archive."""
         self._read: dict[int, ReadPassage] = {}
         self._pieces, self._parts = PieceCache(1), PieceCache(2)
         self._traits = RowCache(len(TRAITS))
@@ -135,14 +135,14 @@ class Passages(Sequence[ReadPassage]):
         return [self._read[row] for row in rows]
 
     def forget(self, row: int) -> None:
-        """Forget all that is kept of the passage at `row`: it was corrected, and is read anew when it is looked at."""
+        """Drop everything cached for the passage at `row`, which was corrected; it is read again when needed."""
         self._read.pop(row, None)
         for cache in (self._facets, self._pieces, self._parts, self._traits):
             cache.forget(row)
         self._prepared_to = min(self._prepared_to, row)
 
     def facets(self, rows: Ints) -> Facets:
-        """The facets of the passages at `rows`, in that order. Texts that are read for it are not kept."""
+        """The facets of the passages at `rows`, in that order. Texts that are read for this are not kept."""
 
         def made(missing: list[int]) -> list[tuple[float, ...]]:
             return facets_of(self._passages(missing), self._common)
@@ -150,8 +150,8 @@ class Passages(Sequence[ReadPassage]):
         return Facets(self._facets.of(rows, made, most=MOST_PREPARED), self._common)
 
     def pieces(self, rows: Ints, split: Split) -> Lists:
-        """The word pieces of the passages at `rows`, as `split` makes them. Costs 0.05 ms a passage of 650 characters,
-        and 200 bytes to keep."""
+        """The word pieces of the passages at `rows`, as made by `split`. Costs 0.05 ms for 650 characters, and 200
+        bytes to keep."""
 
         def made(missing: list[int]) -> list[tuple[Pieces]]:
             return [(split(each.text),) for each in self._passages(missing)]
@@ -159,10 +159,9 @@ class Passages(Sequence[ReadPassage]):
         return self._pieces.lists_of(rows, made, most=MOST_PREPARED)[0]
 
     def parts(self, rows: Ints, split: Split) -> tuple[Lists, Lists]:
-        """The word pieces of the sentences of each passage that ask, and of those that tell; without the speaker's
-        name.
+        """The word pieces of each passage's questions, and of its statements, without the speaker's name.
 
-        rows: of any shape, -1 where there is no passage
+        rows: of any shape, -1 for no passage
         """
 
         def made(missing: list[int]) -> list[tuple[Pieces, Pieces]]:
@@ -182,7 +181,7 @@ class Passages(Sequence[ReadPassage]):
         return self._traits.of(rows, made, most=MOST_PREPARED)
 
     def _passages(self, rows: Sequence[int]) -> list[Passage]:
-        """The passages at `rows`, from memory where they were read; others are read and not kept."""
+        """The passages at `rows`, from memory if they were read before; others are read and not kept."""
         unread = [self.ids[row] for row in rows if row not in self._read]
         found = self.own.plain_passages(unread) if unread and self.own is not None else {}
         return [
@@ -192,11 +191,11 @@ class Passages(Sequence[ReadPassage]):
 
     @property
     def unprepared(self) -> range:
-        """The rows that prepare_ahead() has yet to come to: of the newest passages, half as many as MOST_PREPARED."""
+        """The rows still to be processed by prepare_ahead(): of the newest passages, half as many as MOST_PREPARED."""
         return range(max(self._prepared_to, len(self) - MOST_PREPARED // 2), len(self))
 
-    def prepare_ahead(self, most: int, make: "Ahead") -> None:
-        """Make of the next `most` of the `unprepared` what questions look at, before one asks for it."""
+    def prepare_ahead(self, most: int, make: "Precompute") -> None:
+        """Compute what questions need for the next `most` of the `unprepared`, before one asks for it."""
         ahead = self.unprepared[:most]
         make(self, np.arange(ahead.start, ahead.stop))
         self._prepared_to = max(self._prepared_to, ahead.stop)
@@ -207,14 +206,14 @@ class Passages(Sequence[ReadPassage]):
         return len(self._facets)
 
     def forget_prepared(self) -> None:
-        """Let go of facets, word pieces and traits: they are made anew when they are asked for."""
+        """Release facets, word pieces and traits; they are computed again when needed."""
         for cache in (self._facets, self._pieces, self._parts, self._traits):
             cache.clear()
         self._common, self._prepared_to = Common(), 0
 
     def read(self, rows: Iterable[int]) -> None:
-        """Read all of `rows` at once: a tenth of what it costs to read them one by one. Of a small scope all rows are
-        read when one of these was not."""
+        """Read all `rows` at once: a tenth of the cost of reading one by one. A small scope is read completely if one
+        of these is missing."""
         wanted = list(rows)
         missing = [row for row in wanted if row not in self._read]
         if not missing or self.own is None:
@@ -235,20 +234,20 @@ class Passages(Sequence[ReadPassage]):
         return len(self._read)
 
     def let_go(self) -> None:
-        """Let go of all texts: they are read anew when they are looked at. Facets, word pieces and traits stay."""
+        """Release all texts; they are read again when needed. Facets, word pieces and traits stay."""
         self._read = {}
 
     def _make_room(self, wanted: set[int], more: int) -> None:
-        """Let go of the passages read first, until a quarter of MOST_READ is free beyond the `more` that come. Those at
-        the rows `wanted` stay."""
+        """Release the passages read first, until a quarter of MOST_READ is free beyond the `more` to come. Those at the
+        rows `wanted` stay."""
         keep = max(0, MOST_READ * 3 // 4 - more)
         others = [row for row in self._read if row not in wanted]
         for row in others[: max(0, len(others) - keep)]:
             del self._read[row]
 
 
-Ahead = Callable[[Passages, Ints], None]
-"""Makes of the passages at some rows what stays in memory for questions: facets, and whatever else they look at."""
+Precompute = Callable[[Passages, Ints], None]
+"""Computes what stays in memory for questions of the passages at some rows: facets, and other features."""
 
 
 def _gone(passage_id: int) -> Passage:

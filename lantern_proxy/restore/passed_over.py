@@ -1,19 +1,19 @@
-"""What a restore leaves out, and why: the best of it is recorded for `lantern why`. No I/O, no clock."""
+"""Records what a restore leaves out, and why; the best of it is kept for `lantern why`. No I/O, no clock."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lantern_proxy.pack import Choice
-from lantern_proxy.restore.cover import Chosen, adds, echoes_one, is_echo, is_little
+from lantern_proxy.restore.cover import Chosen, is_echo, is_echo_of_one, is_negligible, marginal_gain
 from lantern_proxy.restore.parts import Candidate, Part
 from lantern_proxy.turn import BlockKind, Passage, PassedOver, Reason, Restored, why_not
 
 MOST = 20
-"""Most passages that are told of for one block."""
+"""Most passages reported for one block."""
 MOST_REFUSED = 5
-"""Of these, how many may be such as a rule or a person keeps out, whatever they score."""
+"""How many of these may be passages that a rule or a person excludes, whatever their score."""
 LOOK_AT = 60
-"""For how many candidates of a loss block, the best, the reason is worked out."""
+"""The reason is determined for this many of a loss block's best candidates."""
 
 _REFUSED: frozenset[Reason] = frozenset({"verdict", "untrusted", "superseded", "confidence", "left"})
 
@@ -30,7 +30,7 @@ class _One:
 
 
 class Passed:
-    """Collects what one restore leaves out. The first reason that is given for a passage holds."""
+    """Collects what one restore leaves out. The first reason given for a passage holds."""
 
     def __init__(self) -> None:
         self.told: tuple[PassedOver, ...] = ()
@@ -41,27 +41,27 @@ class Passed:
         self._signals: Callable[[int], Mapping[str, float]] | None = None
 
     def add(self, passage: Passage, reason: Reason, *, other: int = 0, value: float = 0.0, row: int = -1) -> None:
-        """Note that a passage is left out. row: of the passage in the scope, for weigh(); -1: it has none"""
+        """Record that a passage is left out. row: its row in the scope, for weigh(); -1 if it has none"""
         self._present += reason == "present" and row < 0
         if row >= 0 or reason != "present" or self._present <= MOST:
             self._held.setdefault(passage.id, _One(passage, reason, other, value, row))
 
     def all(self, candidates: Sequence[Candidate], reason: Reason, *, value: float = 0.0) -> None:
-        """Note that all of `candidates` are left out, for one reason."""
+        """Record that all `candidates` are left out for one reason."""
         for candidate in candidates:
             self.add(candidate.passage, reason, value=value, row=candidate.row)
 
     def score(self, passage: Passage, signals: Mapping[str, float]) -> None:
-        """Say what a passage without a row is worth: the sum of its signals."""
+        """Set the score of a passage without a row: the sum of its signals."""
         if passage.id in self._held:
             self._held[passage.id].score, self._held[passage.id].signals = sum(signals.values()), signals
 
     def weigh(self, score: Callable[[int], float], signals: Callable[[int], Mapping[str, float]]) -> None:
-        """Say how to score a passage that has a row: row -> score, and row -> score in each signal."""
+        """Set how a passage with a row is scored: row -> score, and row -> score in each signal."""
         self._score, self._signals = score, signals
 
     def finish(self, kind: BlockKind, restored: Restored | None) -> Restored | None:
-        """Fill `told` with the best of what was noted and is not in `restored`; returns `restored`."""
+        """Fill `told` with the best recorded passages that are not in `restored`; returns `restored`."""
         taken = {placed.passage.id for placed in restored.placed} if restored else set()
         held = [one for id_, one in self._held.items() if id_ not in taken]
         for one in held:
@@ -82,7 +82,7 @@ class Passed:
 
 
 def _best(ranked: Sequence[_One]) -> list[_One]:
-    """MOST of them, best first; among them some that are refused, whatever they score."""
+    """The best MOST, in order, including some refused ones, whatever their score."""
     refused = [one for one in ranked if one.reason in _REFUSED][:MOST_REFUSED]
     others = [one for one in ranked if one not in refused][: MOST - len(refused)]
     return [one for one in ranked if one in refused or one in others]
@@ -91,13 +91,13 @@ def _best(ranked: Sequence[_One]) -> list[_One]:
 def note_cover(
     passed: Passed, candidates: Sequence[Candidate], offered: Sequence[Part], chosen: Sequence[Chosen]
 ) -> None:
-    """What of a loss block's candidates was not covered: it repeats what was chosen, says little, or had no room."""
+    """Record why a loss block's candidates were not selected: an echo of others, too little content, or no room."""
     taken = {each.part.candidate for each in chosen}
     alone: dict[int, list[Part]] = {}
     for part in offered:
         if part.candidate not in taken:
             alone.setdefault(part.candidate, []).append(part)
-    worth = {c: sum(part.alone for part in parts) for c, parts in alone.items()}
+    worth = {c: sum(part.total for part in parts) for c, parts in alone.items()}
     by: dict[str, int] = {}
     by_users: dict[str, int] = {}
     best: dict[str, float] = {}
@@ -112,7 +112,10 @@ def note_cover(
         if other is not None:
             passed.add(passage, "echo", other=candidates[other].passage.id)
         else:
-            passed.add(passage, "filler" if all(is_little(part, adds(part, best)) for part in alone[c]) else "budget")
+            passed.add(
+                passage,
+                "filler" if all(is_negligible(part, marginal_gain(part, best)) for part in alone[c]) else "budget",
+            )
         passed.score(passage, {"salience": worth[c]})
     for c, candidate in enumerate(candidates):
         if c not in taken and c not in alone:
@@ -122,11 +125,11 @@ def note_cover(
 def _said_by(
     parts: Sequence[Part], by: Mapping[str, int], by_users: Mapping[str, int], chosen: Sequence[Part]
 ) -> int | None:
-    """The candidate that says most of what these say, when too little of each of them would be new."""
+    """The candidate that says most of what these parts say, if each of them is an echo; else None."""
     shares: dict[int, float] = {}
     for part in parts:
-        said = by_users if part.wish else by
-        if not is_echo(part, said) or (part.told and not echoes_one(part, chosen)):
+        said = by_users if part.said_to_agent else by
+        if not is_echo(part, said) or (part.said_to_assistant and not is_echo_of_one(part, chosen)):
             return None
         for term, each in part.worth.items():
             if term in said:
@@ -140,7 +143,7 @@ def note_greedy(
     picked: Sequence[tuple[int, Choice]],
     displaced: Mapping[int, int],
 ) -> None:
-    """Which of a question block's candidates were not taken. displaced: as pack.greedy() fills it"""
+    """Record which of a question block's candidates were not taken. displaced: as filled by pack.greedy()"""
     taken = {n for n, _ in picked}
     for n, candidate in enumerate(candidates):
         if n in displaced:

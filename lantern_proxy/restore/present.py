@@ -1,4 +1,4 @@
-"""The text of a request, prepared once for many lookups of the kind "does it hold this?". Pure."""
+"""The text of a request, indexed once for many lookups of the kind "does it contain this?". Pure."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,13 +11,13 @@ from lantern_proxy.turn import Item, Request, plain
 
 _WORD = re.compile(r"\w+")
 USERS_CHARS = 6_000
-"""How much of what users say in a request is searched for changes of what was said before."""
+"""How much of the users' text in a request is searched for changes of earlier statements."""
 _PIECE_CHARS = 65_536
-"""Characters of a text that are read between two looks at the clock: a millisecond, many times that without C."""
+"""Characters processed between two checks of the deadline: a millisecond, or many times that without C."""
 
 
 class Late(Exception):
-    """The deadline came before the text was read."""
+    """The deadline passed before the text was indexed."""
 
 
 def never() -> bool:
@@ -25,7 +25,7 @@ def never() -> bool:
 
 
 def text_of(request: Request) -> str:
-    """All that a request shows the model, as Present takes it: one line an item, white space collapsed."""
+    """Everything that a request shows the model, as Present takes it: one line per item, white space collapsed."""
     return "\n".join([_plain(i) for message in shown_to_model(request) for i in message.items])
 
 
@@ -35,8 +35,8 @@ def texts_of(request: Request) -> tuple[str, str]:
 
 
 def users_text_of(request: Request) -> str:
-    """What users say in a request, one line a text, for Ask.users_text; of a long request the last USERS_CHARS or so.
-    What tools and models say is left out: it changes nothing that a user said."""
+    """What users say in a request, one line per text, for Ask.users_text; of a long request about the last USERS_CHARS.
+    Text of tools and models is left out, since it does not change a user's statement."""
     texts, chars = list[str](), 0
     for m in reversed(request.messages):
         for i in reversed(m.items):
@@ -47,39 +47,38 @@ def users_text_of(request: Request) -> str:
 
 
 def _plain(i: Item) -> str:
-    """The text of an item as passages have it: JSON in the arguments of calls is unescaped, white space collapsed."""
+    """The text of an item in the form of passages: JSON in call arguments is unescaped, white space collapsed."""
     escaped = i.kind == "call" and "\\" in i.text
     return plain(i.text.replace("\\n", " ").replace('\\"', '"') if escaped else i.text)
 
 
 class Present:
-    """What a request holds. What a kind of question needs is prepared when the first of it is asked: about 15 ms a
-    megabyte. Raises Late where a long text is to be prepared after the deadline.
-    """
+    """The contents of a request. Each kind of lookup builds its index on first use, about 15 ms a megabyte. Raises Late
+    if a long text would have to be indexed after the deadline."""
 
     def __init__(self, text: str, late: Callable[[], bool] = never) -> None:
-        """text: white space collapsed, but for line breaks. late: has the deadline come?"""
+        """text: white space collapsed, except line breaks. late: has the deadline passed?"""
         self.text = text.replace("\n", " ")
         self._late = late
 
     def holds(self, flats: Sequence[str]) -> list[bool]:
-        """Which of some texts (white space collapsed) stand in the request, as whole words?"""
+        """For each of some texts (white space collapsed): does it occur in the request, as whole words?"""
         return self._held.holds(flats)
 
     def words(self, words: Sequence[str]) -> list[bool]:
-        """Which of some words, in lower case, stand in the request?"""
+        """For each of some lower-case words: does it occur in the request?"""
         return self._lower.holds(words)
 
     def terms(self, terms: Collection[str]) -> set[str]:
-        """Those of some index terms that the request has, too."""
+        """Those index terms that occur in the request."""
         return _between(self._terms, terms, "\n")
 
     def specific_terms(self, term_keys: Collection[str]) -> set[str]:
-        """Those of some specific terms, in the form of analyze.key(), that stand in the request."""
+        """Those specific terms, in the form of analyze.key(), that occur in the request."""
         return _between(self._keys, term_keys, " ")
 
     def may_hold(self, term_keys: Collection[str]) -> set[str]:
-        """Those of some specific terms whose words all stand in the request, together or apart."""
+        """Those specific terms whose words all occur in the request, together or apart."""
         words = {each: _WORD.findall(each) for each in term_keys}
         there = self._lower.held(list({word for each in words.values() for word in each}))
         return {each for each in term_keys if there.issuperset(words[each])}
@@ -111,7 +110,7 @@ class Present:
         return Held(text)
 
     def _look(self, chars: int) -> None:
-        """Look at the clock, where there is much to read: raises Late when the deadline is past."""
+        """Check the deadline if there is much to read; raises Late if it has passed."""
         if chars > _PIECE_CHARS and self._late():
             raise Late
 
@@ -127,5 +126,5 @@ class Present:
 
 
 def _between(held: Held, wanted: Collection[str], sign: str) -> set[str]:
-    """Those of `wanted` that `held` has with `sign` on both sides."""
+    """Those of `wanted` that `held` contains with `sign` on both sides."""
     return {each[1:-1] for each in held.held([f"{sign}{each}{sign}" for each in wanted])}

@@ -1,4 +1,4 @@
-"""Parsing a question, and judging how good the evidence for an answer is. No I/O, no clock."""
+"""Parses a question and rates how good the evidence for an answer is. No I/O, no clock."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from lantern_proxy.analyze.spoken import spoken
 from lantern_proxy.rank import Floats
 from lantern_proxy.rank import best as largest
 from lantern_proxy.restore.lines import Line
-from lantern_proxy.restore.parts import among_people
+from lantern_proxy.restore.parts import is_group_chat
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import asks, looks_back, personal, subject
 from lantern_proxy.signals import name_before, named, speaker_name
@@ -21,75 +21,79 @@ from lantern_proxy.turn import Passage
 MOST_TERMS = 32
 """Most index terms of a question."""
 FOCUS_CHARS = 600
-"""Of a longer message only its telling sentences are read, up to about so many characters."""
-NAMES, SAYS = 2, 4
-"""Questions of fewer content words lean on what stands before them: below NAMES where they take up what the other one
-said, below SAYS where they stand behind other sentences."""
+"""A longer message is reduced to its questions or key sentences, up to about this many characters."""
+LEAST_REACTING, LEAST_FOLLOWING = 2, 4
+"""Questions with fewer content words depend on the preceding text: fewer than LEAST_REACTING when the message reacts to
+what was just said, fewer than LEAST_FOLLOWING when other sentences come before the question."""
 PLAIN_CHARS = 140
-"""A question that stands alone and short may ask for what was said; one with a story around it asks for help."""
+"""A short question on its own may ask for something said earlier; one embedded in a story usually asks for help."""
 
 # how good the evidence is
-LOOK_AT = 12
-"""How many of the best rows are looked at."""
-LOOK_AROUND = 8
-"""A passage may also be worth something because it stands beside one of so many that are the best by words alone."""
-BESIDE = 0.75
-"""Share of what a message holds of the question that counts for the messages next to it."""
-FEW = 5
-"""Terms from which on a message that asks for nothing may be judged by its words alone."""
+MOST_JUDGED = 12
+"""How many of the best rows are rated."""
+MOST_WITH_NEIGHBOURS = 8
+"""The messages next to this many passages, the best by BM25, get credit for being next to them."""
+NEIGHBOUR_SHARE = 0.75
+"""Share of a message's coverage of the question that is credited to the messages next to it."""
+FEW_TERMS = 5
+"""A message that asks for nothing and has fewer terms than this gets proportionally less credit for its coverage."""
 LEXICAL_ALONE, DENSE_ALONE = 1.7, 1.9
-"""Factor of the coverage where there is no cosine, and of the cosine alone, where something is asked in other words."""
-SURE, SURE_ALONE = 0.28, 0.5
-"""What stands for the cosine where words are this sure and nobody asked for one; with it, half of such questions have
-more than .6."""
+"""Factor of the coverage when there is no cosine, and of the cosine alone, for answers in other words than the
+question."""
+CONFIDENT, CONFIDENT_ALONE = 0.28, 0.5
+"""From lexical confidence CONFIDENT on, CONFIDENT_ALONE stands in for a cosine that was not computed; with it, half of
+such questions score more than .6."""
 AGREEMENT = 0.15
-"""Added where the best passage is the best one by words and by meaning, too."""
+"""Added when the best passage is also the best by BM25 and by cosine."""
 
 # is the question answered by what the request holds?
-HELD_COVERAGE, NEAR = 0.6, 0.75
-"""Least share of the question that the best passage holds, and of its score what a lost one reaches that comes near."""
-MORE_TOLD = 0.05
-"""How much more of the question one sentence of a lost passage holds than any of the best one, at least."""
-LOOK_BESIDE, BESIDE_SCORE = 5, 0.3
-"""How many lost passages are looked at, and the share of the best one's score from which on one next to it belongs to
-it."""
+HELD_COVERAGE, NEAR_SCORE = 0.6, 0.75
+"""The request answers the question only if its best passage has at least this coverage and no lost passage reaches
+NEAR_SCORE of its score."""
+SENTENCE_MARGIN = 0.05
+"""By how much the best sentence of a lost passage must exceed the coverage of any sentence of the best passage to count
+as a better answer."""
+MOST_LOST_CHECKED, NEIGHBOUR_SCORE = 5, 0.3
+"""How many lost passages are checked; and the share of the best score from which on a lost passage next to the best one
+belongs to it."""
 
-# how much evidence a message needs, see _needed()
+# how much evidence a message needs, see _required()
 FORWARD, ALONE = 0.45, 0.08
-"""How much more a question about what to do next needs, and how much less one that stands alone."""
-REACTS, TAKES_UP, POINTS = 0.2, 0.5, 0.3
-"""How much more is needed by a question that takes up the last message, by a message that takes it up and asks nothing,
-and beside the first by one that names nothing. They are mostly about that last message."""
-GOES_ON = 0.6
-"""How much more is needed, where people talk to each other, by a question that names little and stands behind something
-else: it is mostly about that. Who asks an assistant leads in: "The tests pass. Which port does staging use?"."""
+"""How much more evidence a question about what to do next needs, and how much less one that stands alone."""
+REACTS, ONLY_REACTS, UNSPECIFIC = 0.2, 0.5, 0.3
+"""How much more evidence is needed by a question that reacts to the last message, by a reaction without a question,
+and, on top of the first, by a reacting question that names nothing. All of these are mostly about that last message."""
+FOLLOWS_ON = 0.6
+"""How much more evidence is needed, in a chat between people, by a question with few words that follows other
+sentences: it is mostly about those. Users of an assistant do lead in like this: "The tests pass. Which port does
+staging use?" is about the port."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a user message asks for."""
+    """A user message, parsed for what it asks."""
 
     text: str
-    """The part that is read."""
+    """The part of the message that is used."""
     terms: tuple[str, ...]
-    """Informative index terms; empty: it asks for nothing."""
+    """Informative index terms; empty if the message asks for nothing."""
     words: frozenset[str]
     subject: str
-    """What it is about, without how it is asked: the part that is embedded."""
+    """The topic without the phrasing of the question; this part is embedded."""
     asks: bool
-    """Reads as a question or a request to tell."""
+    """It is a question or a request for information."""
     looks_back: bool
-    """Points at something said or done before."""
+    """It refers to something said or done earlier."""
     personal: bool
-    """Is about the user's own matters."""
+    """It is about the user's own affairs."""
     reacts: bool = False
-    """Begins with an answer to what was just said: "Wow, that sounds great! What is it about?"."""
-    points: bool = False
-    """It does, and its questions name nothing that could be found: "What else did you do there?"."""
-    goes_on: bool = False
-    """Its questions follow something else and name little: "You're your father's son. How are his feet?"."""
+    """It begins with a reaction to what was just said: "Wow, that sounds great! What is it about?"."""
+    unspecific: bool = False
+    """It reacts, and its questions name nothing that could be searched for: "What else did you do there?"."""
+    follows_on: bool = False
+    """Its questions come after other sentences and have few words: "You're your father's son. How are his feet?"."""
     items: tuple[frozenset[str], ...] = ()
-    """Index terms of each thing that it lists: "the port, the host and the owner"; empty when it asks for one thing."""
+    """Index terms of each thing in a list ("the port, the host and the owner"); empty if it asks for one thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +105,17 @@ class Evidence:
     fused: Floats
     signals: dict[str, Floats]
     units: Mapping[str, float] = field(default_factory=dict)
-    """What a weight of 1 means for a signal, in z-scores; 1 where it is not said."""
-    sure: float = 0.0
-    """How sure words are of their best passages, 0..1: tau at which the cascade still skips vectors. 0 without an
-    embedder that makes vectors of words: too much would be lost."""
+    """The unit of a signal's weight, in z-scores; 1 if missing."""
+    lexical_confidence: float = 0.0
+    """How clearly BM25 separates its best passages from the rest, 0..1: from this tau on the cascade skips vectors. 0
+    if the embedder makes no word vectors, since skipping would then lose too much."""
 
     def of(self, row: int) -> dict[str, float]:
         """signal -> score of one passage."""
         return {name: float(values[row]) for name, values in self.signals.items()}
 
     def score(self, row: int) -> float:
-        """Fused score above the mean; all fused scores have mean 0."""
+        """Fused score relative to the mean, which is 0."""
         return float(self.fused[row])
 
 
@@ -128,12 +132,12 @@ _REACTS = re.compile(
     r")(?![\w-])",
     re.I,
 )
-"""Words with which people take up what the other one just said, behind a speaker's name where there is one."""
+"""Openings that react to what was just said, after a speaker's name if there is one."""
 
 
-def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
-    """What a user message asks. Code, and what a client wrote around its user's words, is left out; a long message is
-    read at its telling sentences."""
+def parse_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
+    """Parse a user message. Code and text that the client wrapped around the user's words are dropped; a long message
+    is reduced to its key sentences."""
     text = spoken(text)
     prose = " ".join(text[a:b].strip() for a, b, fenced in fences(text) if not fenced).strip() or text[:FOCUS_CHARS]
     focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
@@ -153,31 +157,31 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
         looks_back(focus),
         personal(focus),
         reacts,
-        reacts and named < NAMES,
-        named < SAYS and len(asked) < len(told),
+        reacts and named < LEAST_REACTING,
+        named < LEAST_FOLLOWING and len(asked) < len(told),
         _items(about),
     )
 
 
 _LETTER = re.compile(r"(?<![\w'\u2019.&+-])[B-HJ-Z](?![\w'\u2019&+#-]|\.\w|\. [A-Z])")
-"""A name of one letter: "table B", "gate C". "A" and "I" are words; with a full stop it is an initial."""
+"""A one-letter name: "table B", "gate C". "A" and "I" are words, and a letter with a full stop is an initial."""
 
 
 LOOK_AT_NAMES = 100
-"""Passages, the newest, before which the names of those who talk stand."""
+"""How many of the newest passages are searched for speaker names."""
 
 
 def without_speaker(question: Question, text: str) -> Question:
-    """`question` as `text` asks it, without the name of who asks in front, which is not what is asked for: "Ana: did
-    she say yes?". It stays where they ask for matters of their own, of which they may have spoken before."""
+    """`question` parsed again from `text` without the name of the speaker in front ("Ana: did she say yes?"), which is
+    not what is asked for. The name stays in personal questions: the speaker may have mentioned the matter before."""
     said = spoken(text)
-    return question if question.personal or not speaker_name(said) else read_question(said[name_before(said) :])
+    return question if question.personal or not speaker_name(said) else parse_question(said[name_before(said) :])
 
 
-def as_asked(question: Question, text: str, scope: Scope) -> Question:
-    """`question` as `text` asks it in a conversation: without who asks, where those who talk have their names in front
-    and it is one of them ("Kitchen: what do tiles cost?" is about a kitchen), and without letters that no passage
-    has: the C of "below C?" is no name then."""
+def fit_to_scope(question: Question, text: str, scope: Scope) -> Question:
+    """`question` adapted to the conversation. The leading name of a speaker is removed, but only if it is a known
+    speaker: "Kitchen: what do tiles cost?" is about a kitchen. One-letter terms that no passage has are removed: the C
+    of "below C?" is then no name."""
     name = speaker_name(spoken(text))
     if name:
         voices = scope.passages.facets(np.arange(max(0, len(scope) - LOOK_AT_NAMES), len(scope))).voices
@@ -195,12 +199,13 @@ def _is_letter(term: str) -> bool:
 _BETWEEN = re.compile(
     r"[,;:\n\u3001\uff0c\uff1b\u060c]|(?<!\w)(?:and|or|und|oder|et|ou|y|o|e|i|en|och|ve|\u0438|\u0456|\u03ba\u03b1\u03b9|&)(?!\w)|\u548c|\u4ee5\u53ca"
 )
-"""What stands between things that are listed."""
+"""Separators and conjunctions between the items of a list."""
 LEAST_ITEMS, MOST_ITEM_TERMS = 2, 4
-"""So many things make a list, and of so many terms is each: of more it is a sentence of its own."""
+"""A list has at least LEAST_ITEMS items of at most MOST_ITEM_TERMS terms each; anything longer is a sentence."""
 
 
 def _items(about: str) -> tuple[frozenset[str], ...]:
+    """Index terms of each listed item; () if the text is not a list."""
     parts = _BETWEEN.split(about)
     told = (frozenset(informative(query_terms(part))) for part in parts if len(parts) >= LEAST_ITEMS)
     found = tuple(each for each in told if each)
@@ -219,85 +224,92 @@ def _focus(prose: str) -> str:
     return " ".join(kept) or prose[:FOCUS_CHARS]
 
 
-def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Sequence[int]) -> float:
-    """How good the best evidence among the first rows is, 0..1; 0.5 is where a block is worth its characters.
+def evidence_quality(scope: Scope, evidence: Evidence, question: Question, rows: Sequence[int]) -> float:
+    """Rate the best evidence among the first rows, 0..1; at 0.5 a block is worth its characters.
 
-    Two ways to be good: to hold most of the question's words, or to lie near it in meaning. Both count; a message that
-    asks for nothing needs much more of them than a question, and one word alone proves nothing.
+    Evidence is good if it covers most of the question's terms or has a high cosine. Both count. A message that asks for
+    nothing needs much more of both than a question, and a single shared word is not enough.
 
-    No script fits the numbers of this and of what it calls: they were chosen by how many ordinary messages and how many
-    questions for what was lost get a block, in BEAM and LoCoMo (docs/restore.md, "Who gets a question block").
+    The constants used here and in the functions below are not fitted by a script. They were chosen by how many ordinary
+    messages, and how many questions about lost details, get a block in BEAM and LoCoMo (docs/restore.md, "Who gets a
+    question block").
     """
-    mass = masses(scope, question)
+    mass = idf_mass(scope, question)
     plain = question.asks and len(question.text) <= PLAIN_CHARS and not question.reacts
     near = _coverage_by_place(scope, evidence.lexical, mass)
     best = 0.0
-    for row in rows[:LOOK_AT]:
-        held = max(coverage(mass, scope.passages[row].words), _beside(near, int(scope.places[row])))
-        if len(question.terms) < FEW and not (question.asks or question.looks_back):
-            held *= len(question.terms) / FEW
+    for row in rows[:MOST_JUDGED]:
+        held = max(coverage(mass, scope.passages[row].words), _neighbour_coverage(near, int(scope.places[row])))
+        if len(question.terms) < FEW_TERMS and not (question.asks or question.looks_back):
+            held *= len(question.terms) / FEW_TERMS
         if evidence.cosines is None:
-            best = max(best, LEXICAL_ALONE * held, held + SURE_ALONE if evidence.sure >= SURE else 0.0)
+            best = max(
+                best, LEXICAL_ALONE * held, held + CONFIDENT_ALONE if evidence.lexical_confidence >= CONFIDENT else 0.0
+            )
         else:
             cosine = float(evidence.cosines[row])
             best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
-    if question.asks and rows and _agree(evidence, rows[:LOOK_AT]):
+    if question.asks and rows and _agree(evidence, rows[:MOST_JUDGED]):
         best += AGREEMENT
-    leans = question.goes_on and _only_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
-    return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question) - GOES_ON * leans)))
+    leans = question.follows_on and _is_people_only([scope.passages[row].passage for row in rows[:MOST_JUDGED]])
+    return 1.0 / (1.0 + math.exp(-6.0 * (best - _required(question) - FOLLOWS_ON * leans)))
 
 
-def _only_people(some: Sequence[Passage]) -> bool:
-    """Do people talk to each other there, and no assistant with them?"""
-    return all(each.speaker != "assistant" for each in some) and among_people(some)
+def _is_people_only(some: Sequence[Passage]) -> bool:
+    """Do these passages come from a chat between people, without an assistant?"""
+    return all(each.speaker != "assistant" for each in some) and is_group_chat(some)
 
 
 def _coverage_by_place(scope: Scope, lexical: Floats, mass: Mapping[str, float]) -> dict[int, float]:
-    """Message number -> share of the question that its best passages by words hold."""
-    rows = [row for row in largest(lexical, LOOK_AROUND).tolist() if lexical[row] > 0]
+    """Message number -> question coverage of its best passages by BM25."""
+    rows = [row for row in largest(lexical, MOST_WITH_NEIGHBOURS).tolist() if lexical[row] > 0]
     return {int(scope.places[row]): coverage(mass, scope.passages[row].words) for row in reversed(rows)}
 
 
-def _beside(near: Mapping[int, float], place: int) -> float:
-    """What a message next to one that holds the question is worth: an answer stands beside what it answers."""
-    return BESIDE * max(near.get(place - 1, 0.0), near.get(place + 1, 0.0))
+def _neighbour_coverage(near: Mapping[int, float], place: int) -> float:
+    """The credit of a message for the coverage of the messages next to it: an answer stands next to its question."""
+    return NEIGHBOUR_SHARE * max(near.get(place - 1, 0.0), near.get(place + 1, 0.0))
 
 
 def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], best: int, lost: Sequence[int]) -> bool:
-    """Does the request hold the best passage already? Only when its words say so, and no lost one comes near it."""
+    """Does the request already contain the best passage? True only if that passage covers the question and no lost
+    passage comes close."""
     if not lost or best == lost[0] or coverage(mass, scope.passages[best].words) < HELD_COVERAGE:
         return False
-    beside = (row for row in lost[:LOOK_BESIDE] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
-    if any(evidence.score(row) >= BESIDE_SCORE * evidence.score(best) for row in beside):
+    neighbours = (row for row in lost[:MOST_LOST_CHECKED] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
+    if any(evidence.score(row) >= NEIGHBOUR_SCORE * evidence.score(best) for row in neighbours):
         return False  # the request holds the question that was asked then, or its answer, but not both
-    told = _most_told(scope, best, mass)
-    if any(_most_told(scope, row, mass) >= max(HELD_COVERAGE, told + MORE_TOLD) for row in lost[:LOOK_BESIDE]):
+    told = _best_sentence(scope, best, mass)
+    if any(
+        _best_sentence(scope, row, mass) >= max(HELD_COVERAGE, told + SENTENCE_MARGIN)
+        for row in lost[:MOST_LOST_CHECKED]
+    ):
         return False  # a long one has the words, but one here and one there
-    return evidence.score(lost[0]) < NEAR * evidence.score(best)
+    return evidence.score(lost[0]) < NEAR_SCORE * evidence.score(best)
 
 
-def _most_told(scope: Scope, row: int, mass: Mapping[str, float]) -> float:
-    """The largest share of the question that one sentence of a passage holds."""
+def _best_sentence(scope: Scope, row: int, mass: Mapping[str, float]) -> float:
+    """The highest question coverage of a single sentence of a passage."""
     return max((coverage(mass, line.words) for line in scope.passages[row].lines), default=0.0)
 
 
 def _agree(evidence: Evidence, rows: Sequence[int]) -> bool:
-    """Is the best passage also the best one by words and by meaning?"""
+    """Is the best passage also the best by BM25 and by cosine?"""
     if evidence.cosines is None or evidence.lexical[rows[0]] <= 0:
         return False
     cosines = evidence.cosines
     return all(evidence.lexical[rows[0]] >= evidence.lexical[r] and cosines[rows[0]] >= cosines[r] for r in rows)
 
 
-def masses(scope: Scope, question: Question) -> dict[str, float]:
-    """The question's terms -> their share of its idf."""
+def idf_mass(scope: Scope, question: Question) -> dict[str, float]:
+    """The question's terms -> their share of its total idf."""
     mass = {term: scope.idf(term) for term in question.terms}
     total = sum(mass.values()) or 1.0
     return {term: weight / total for term, weight in mass.items()}
 
 
 def coverage(mass: Mapping[str, float], words: frozenset[str]) -> float:
-    """Share of the question's idf that a passage with these words holds."""
+    """The share of the question's idf that a passage with these words covers."""
     return sum([weight for term, weight in mass.items() if term in words])
 
 
@@ -312,12 +324,13 @@ _FORWARD = re.compile(
     r"|\bwanna\b|\b(?:do|would|don't) you (?:want|like) to\b",
     re.I,
 )
-"""Questions about what to do next: they share words with what was said, and hardly ask for it. A block needs more."""
+"""Questions about what to do next. They share words with earlier messages but rarely ask for them, so a block needs
+more evidence."""
 
 
-def _needed(question: Question) -> float:
-    """Coverage + cosine at which quality is 0.5: most for an instruction, more for a long message, less for a question
-    that stands alone, and for what points back or asks about the user's own matters."""
+def _required(question: Question) -> float:
+    """The coverage + cosine at which quality is 0.5: highest for an instruction, higher for a long message, lower for a
+    question that stands alone, refers back or is about the user's own affairs."""
     needed = 0.66 + 0.6 * max(0.0, math.log(max(1, len(question.terms)) / 8))
     forward = question.asks and _FORWARD.search(question.text) is not None
     if question.looks_back:
@@ -327,12 +340,12 @@ def _needed(question: Question) -> float:
     elif forward:
         needed += FORWARD
     if question.reacts:
-        needed += REACTS + POINTS * question.points if question.asks else TAKES_UP
+        needed += REACTS + UNSPECIFIC * question.unspecific if question.asks else ONLY_REACTS
     elif question.asks and not forward:
         needed -= ALONE
     return needed - 0.07 * (question.asks and question.personal)
 
 
 def sentence_worth(line: Line, mass: Mapping[str, float]) -> float:
-    """Which sentences of a passage to keep when not all fit."""
+    """Rank of a sentence when not all sentences of a passage fit."""
     return 3.0 * coverage(mass, line.words) + 0.2 * line.salience + 0.05

@@ -1,9 +1,11 @@
-"""Gather, rank, pack: what to put back into a request that lacks part of its session's history.
+"""Chooses what to put back into a request that lacks part of its session's history.
 
-    at_compaction  no question is known: cover what was lost, most specific terms per character (loss block)
-    for_question   a question is known: BM25, vectors, keywords, neighbours, if the evidence is good (question block)
+    at_compaction  no question is known: cover what was lost, with most specific terms per character (loss block)
+    for_question   a question is known: rank what was lost by BM25, vectors, keywords and neighbours, and restore it if
+                   the evidence is good (question block)
 
-Both are synchronous and may be called from several threads. Errors rise: the caller forwards the request as it came.
+Both are synchronous and may be called from several threads. They raise errors; the caller then forwards the request
+unchanged.
 """
 
 import logging
@@ -18,7 +20,6 @@ from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import Ints
 from lantern_proxy.rerank.light import LightError
-from lantern_proxy.restore.alike import read_tables
 from lantern_proxy.restore.answer import find_answers, pick_answers
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.block import Picked, fit
@@ -30,17 +31,18 @@ from lantern_proxy.restore.loss import POOL_TIMES, pick_lost
 from lantern_proxy.restore.paper import pick_turns, rank_turns
 from lantern_proxy.restore.passages import Passages
 from lantern_proxy.restore.present import Late, Present
-from lantern_proxy.restore.question import as_asked, read_question, without_speaker
+from lantern_proxy.restore.question import fit_to_scope, parse_question, without_speaker
 from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.routes import mixture, threshold
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, open_ahead, that_fit
-from lantern_proxy.restore.signals import gather, make_ahead
+from lantern_proxy.restore.signals import gather, precompute
 from lantern_proxy.restore.used import Learnt, Used
+from lantern_proxy.restore.word_table import load_tables
 from lantern_proxy.turn import BlockKind, Restored
 
 WARM = 32
-"""Passages prepared at once for a loss block to come: about 5 ms."""
+"""Passages prepared in one step for a future loss block: about 5 ms."""
 
 
 class Restorer:
@@ -60,11 +62,11 @@ class Restorer:
         self._source = Source(archive, config.restore, self._rates)
 
     def at_compaction(self, ask: Ask) -> Restored | None:
-        """The loss block; None when nothing worth restoring is lost, or nothing fits."""
+        """The loss block; None if nothing worth restoring is lost, or nothing fits."""
         return ask.passed.finish("loss", _in_time(self._at_compaction, ask))
 
     def for_question(self, ask: Ask) -> Restored | None:
-        """The question block, or None when the evidence is not good enough (config: restore.admission)."""
+        """The question block; None if the evidence is not good enough (config: restore.admission)."""
         return ask.passed.finish("question", _in_time(self._for_question, ask))
 
     def _at_compaction(self, ask: Ask) -> Restored | None:
@@ -85,20 +87,20 @@ class Restorer:
         if self._config.restore.recipe == "lantern":
             return None
         started = time.perf_counter()
-        question = read_question(ask.question)
+        question = parse_question(ask.question)
         if ask.budget_chars <= pack.WRAPPER_CHARS or not question.terms:
             return None
         with self._scope(ask) as scope:
             if scope is None or not len(scope):
                 return None
-            self._scopes.prepare(scope, self._make_ahead)
-            question = as_asked(question, ask.question, scope)
+            self._scopes.prepare(scope, self._precompute)
+            question = fit_to_scope(question, ask.question, scope)
             if not question.terms:
                 return None
             present = Present(ask.present, ask.late)
             if self._light_fault:
                 ask.degraded.append("light:unusable")
-            reorder = self._light.either if self._light else None
+            reorder = self._light.best_of_both if self._light else None
             settings = self._config
             evidence = gather(scope, question, ask, self._dense, settings.restore, settings.retrieval, reorder)
             found = find_answers(self._source, scope, question, evidence, present, ask)
@@ -108,15 +110,14 @@ class Restorer:
         return self._block(ask, picked, present, started)
 
     def expect(self, question: str) -> None:
-        """A question block will be wanted soon: start embedding the question, unless BM25 alone may turn out to be
-        sure."""
-        asked = without_speaker(read_question(question), question)
+        """Announce a question block: start embedding the question, unless BM25 alone may be confident enough."""
+        asked = without_speaker(parse_question(question), question)
         always = self._light is not None or threshold(mixture(asked.text, self._config.retrieval)) >= 1
         if self._config.restore.recipe == "default" and asked.terms and always:
             self._dense.read_ahead(asked)
 
     def settle(self, tenant: str, restored: Mapping[int, BlockKind], answer: str, now: float) -> Learnt:
-        """Update the passages of blocks by the answer to their request: see used.Used.settle."""
+        """Update the passages of blocks after the answer to their request: see used.Used.settle."""
         return self._used.settle(tenant, restored, answer, now)
 
     def judge(self, confidence: float, success: float, useful: bool) -> tuple[float, float]:
@@ -125,28 +126,30 @@ class Restorer:
 
     def warm(self, tenant: str, project: str, session: str, *, wait: bool = False) -> None:
         """Open the index that a restore of this session will use, about 10 us a passage, and read the passages that a
-        loss block would look at first, sentence by sentence; without a deadline. What questions compare all passages by
-        is then made in the background, 0.2 ms a passage and three times as long at rest.
+        loss block considers first, sentence by sentence; without a deadline. What questions compare passages by is then
+        computed in the background, 0.2 ms a passage, with pauses three times as long.
 
-        Call it from a worker thread when a compaction is near, so that the first block need not wait for it. The scope
-        is free for a restore every few milliseconds.
+        Call it from a worker thread when a compaction is near, so that the first block does not have to wait. It yields
+        the scope to restores every few milliseconds.
 
-        wait: return when the background is done, too
+        wait: return only when the background work is done
         """
         ask = Ask(tenant=tenant, project=project, session=session)
         self._warm_loss(ask)
         if self._config.restore.recipe == "default":
-            read_tables()
+            load_tables()
         with self._scope(ask) as scope:
             asks = scope is not None and self._config.restore.recipe == "default"
-            preparing = self._scopes.prepare(scope, self._make_ahead, least=1) if scope is not None and asks else None
+            preparing = self._scopes.prepare(scope, self._precompute, least=1) if scope is not None and asks else None
         if wait and preparing is not None:
             preparing.join()
 
-    def _make_ahead(self, passages: Passages, rows: Ints) -> None:
-        make_ahead(passages, rows, vectors=self._embedder is not None, reorders=self._light is not None)
+    def _precompute(self, passages: Passages, rows: Ints) -> None:
+        """Compute what questions need of the passages at `rows`."""
+        precompute(passages, rows, vectors=self._embedder is not None, reorders=self._light is not None)
 
     def _warm_loss(self, ask: Ask) -> None:
+        """Read as much text as a loss block considers, WARM passages at a time."""
         at, left = 0, POOL_TIMES * self._config.restore.budget_chars if self._config.restore.recipe == "default" else 0
         while left >= 0:
             with self._scope(ask) as scope:
@@ -161,9 +164,9 @@ class Restorer:
                 at += WARM
 
     def open_large(self, progress: Callable[[int], AbstractContextManager[Callable[[int], None]]]) -> None:
-        """Open the large scopes ahead of any request. Takes seconds; for a thread of its own.
+        """Open the large scopes before any request. Takes seconds; run it in a thread of its own.
 
-        progress: is told how many passages there are, and gives a function to be told of each few that are done
+        progress: takes the total number of passages, and gives a function that takes how many more are done
         """
         chosen = that_fit(large_scopes(self._archive, self._config.restore.scope))
         if not chosen:
@@ -173,21 +176,22 @@ class Restorer:
                 open_ahead(self._scopes, key, self._archive, advance)
 
     def forget(self) -> None:
-        """Close everything that is open, since some of it may have been forgotten. It is read again when needed."""
+        """Close everything that is open, since the archive may have forgotten some of it. It is read again when
+        needed."""
         self._scopes.close()
         self._used.forget()
 
     def rest(self, unused_s: float) -> None:
-        """No requests come: free what is quickly read again, and close indexes that were not used for `unused_s`."""
+        """No requests are arriving: free what is quickly read again, and close indexes unused for `unused_s`."""
         self._scopes.rest(unused_s)
 
     @property
     def index_bytes(self) -> int:
-        """What the open BM25 indexes hold in memory."""
+        """Memory held by the open BM25 indexes."""
         return self._scopes.index_bytes
 
     def close(self) -> None:
-        """Large indexes are kept for the next start. The archive must still be open."""
+        """Save large indexes for the next start, and close everything. The archive must still be open."""
         self._scopes.keep(self._archive)
         self._scopes.close()
         self._dense.close()
@@ -197,7 +201,7 @@ class Restorer:
 
     @contextmanager
     def _scope(self, ask: Ask, unit: str = "passage") -> Iterator[Scope | None]:
-        """The locked, up-to-date scope of the request; None when the deadline comes before anything is read."""
+        """The locked, up-to-date scope of the request; None if the deadline comes before anything is read."""
         reach = self._config.restore.scope
         key = Key(
             ask.tenant,
@@ -242,7 +246,7 @@ class Restorer:
     # the block
 
     def _block(self, ask: Ask, picked: Picked, present: Present, started: float) -> Restored | None:
-        """What of `picked` fits, rendered; None when nothing does. started: time.perf_counter() value"""
+        """The part of `picked` that fits, rendered; None if nothing fits. started: time.perf_counter() value"""
         text, placed = fit(picked, ask, self._config.restore.untrusted)
         if not placed:
             return None
@@ -259,7 +263,7 @@ class Restorer:
 
 
 def _in_time(choose: Callable[[Ask], Restored | None], ask: Ask) -> Restored | None:
-    """Nothing where the request is so long that it was not read by the deadline, which is noted."""
+    """`choose(ask)`; None if the request is too long to be read by the deadline (noted in ask.degraded)."""
     try:
         return choose(ask)
     except Late:
@@ -267,7 +271,7 @@ def _in_time(choose: Callable[[Ask], Restored | None], ask: Ask) -> Restored | N
 
 
 def _open_light(path: str) -> tuple[Light | None, str]:
-    """The light reranker of the config, or why there is none: a file that cannot be used costs its order only."""
+    """(the configured light reranker, ""), or (None, the reason): an unusable file only costs the reordering."""
     try:
         return open_light(path), ""
     except LightError as error:

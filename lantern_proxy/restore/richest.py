@@ -1,4 +1,4 @@
-"""Which of many passages to read first when no question is known: an estimate from the archive's columns.
+"""Decides which passages to read first when no question is known, by an estimate from the archive's columns.
 
 Only what a block may take is then read and split into sentences.
 """
@@ -13,16 +13,16 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.turn import CLIENT
 
 RICH = 3
-"""Specific terms that count; more prove no more, and code and tables are full of them."""
+"""Most specific terms that count; more prove no more, and code and tables are full of them."""
 STEP = 5_000
-"""Passages whose columns are read between two looks at the clock: about 10 ms."""
+"""Passages whose columns are read between two checks of the deadline: about 10 ms."""
 _SPEAKERS = {"user": 1.0, "assistant": 0.4, CLIENT: 0.05}
 _KINDS = {("user", "semantic"): 4.0, ("user", "procedural"): 0.3, ("assistant", "procedural"): 0.3}
-"""Rules, preferences and facts that users lay down are short and name little; what holds code names a lot."""
+"""Rules, preferences and facts stated by users are short and have few names; passages with code have many."""
 
 
 def richness(speaker: str, kind: str, n_tags: int, n_chars: int) -> float:
-    """Specific terms for its length. What users say counts most, what tools print least. kind: as chunk.kind tells"""
+    """Specific terms per length. User text counts most, tool output least. kind: as returned by chunk.kind"""
     worth = _SPEAKERS.get(speaker, 0.3) * _KINDS.get((speaker, kind), 1.0)
     return float(worth * (1 + min(n_tags, RICH)) / (n_chars + 40) ** 0.75)
 
@@ -34,12 +34,12 @@ class Richest:
         self._ids, self._values = array("q"), array("d")
         self._order: Ints = np.zeros(0, np.int64)
         self._ordered = (0, 0)
-        """Passages of the scope, and of those known here, when the order was made."""
+        """Number of passages in the scope, and of those known here, when the order was computed."""
 
     def order(
         self, own: TenantArchive, scope: tuple[str | None, str | None, str], ids: "array[int]", deadline: float
     ) -> Ints:
-        """(n,) rows of `ids`, richest first. Those that were pruned, or not read by the deadline, come last.
+        """(n,) rows of `ids`, richest first. Passages that were pruned, or not read by the deadline, come last.
 
         scope: session, project (None: any) and unit, as TenantArchive.outline takes them
         """
@@ -54,7 +54,7 @@ class Richest:
         return self._order
 
     def _of(self, ids: "array[int]") -> Floats:
-        """(n,) richness of each of `ids`; 0 where there is none."""
+        """(n,) richness of each of `ids`; 0 if unknown."""
         wanted, known = np.array(ids, np.int64), np.array(self._ids, np.int64)
         if not len(known):
             return np.zeros(len(wanted))

@@ -1,4 +1,4 @@
-"""Which pipeline, or mixture of them, a question takes, and how that fuses the signals."""
+"""Selects the pipeline, or mixture of pipelines, for a question, and fuses the signals accordingly."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -19,20 +19,20 @@ Weigh = Callable[[PipelineConfig], Mapping[str, float]]
 
 
 def questions(split: str) -> list[tuple[str, QueryType]]:
-    """Our own labelled questions: `dev`, or `held_out`, which the rules of route_types.py were not written on."""
+    """Our own labelled questions: `dev`, or `held_out`, which the rules of route_types.py were not written for."""
     data = json.loads((files("lantern_proxy") / "data" / "questions.json").read_text("utf-8"))
     return [(text, name) for name in TYPES for text in data[split][name]]
 
 
 @cache
 def classifier() -> Classifier:
-    """The learned router, fitted to all of our own questions: 0.2 s, once a process."""
+    """The learned router, fitted to all our own questions: 0.2 s, once per process."""
     known = questions("dev") + questions("held_out")
     return fit([text for text, _ in known], [name for _, name in known])
 
 
 def mixture(question: str, retrieval: RetrievalConfig) -> Mixture:
-    """The pipelines that a question takes. Without `retrieval.types` there is only one for all."""
+    """The pipelines for a question. Without `retrieval.types` there is a single one for all."""
     if retrieval.router == "off" or not retrieval.types:
         return [(1.0, retrieval.of(None))]
     if retrieval.router == "rules":
@@ -42,12 +42,12 @@ def mixture(question: str, retrieval: RetrievalConfig) -> Mixture:
 
 
 def threshold(mixed: Mixture) -> float:
-    """The tau of the cascade: from this confidence of the lexical channel on, the dense one is skipped."""
+    """The tau of the cascade: from this lexical confidence on, the dense channel is skipped."""
     return sum(share * pipeline.tau for share, pipeline in mixed)
 
 
 def ages_count(mixed: Mixture) -> bool:
-    """Does any of these pipelines look at how old a passage is?"""
+    """Does any of these pipelines depend on the age of passages?"""
     return any(pipeline.recency for _, pipeline in mixed)
 
 
@@ -55,7 +55,7 @@ def fused(
     signals: Mapping[str, Floats], ages_s: Floats, mixed: Mixture, weigh: Weigh, *, rrf_k: int,
     known: Weighed | None = None,
 ) -> Floats:  # fmt: skip
-    """(n,) one ranking's scores, mean 0: those of each pipeline as z-scores, by its share.
+    """(n,) the scores of one ranking, mean 0: the z-scores of each pipeline, weighted by its share.
 
     signals: name -> (n,); ages_s: (n,) seconds since each candidate was said; known: as rank.zsum takes it
     """

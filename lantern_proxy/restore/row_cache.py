@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lantern_proxy.rank import Floats, Ints
-from lantern_proxy.signals.alike import Lists, Pieces
+from lantern_proxy.signals.word_similarity import Lists, Pieces
 
 Make = Callable[[list[int]], Sequence[Sequence[float]]]
 """Distinct rows -> the numbers of each."""

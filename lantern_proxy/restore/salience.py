@@ -1,9 +1,9 @@
-"""How likely are lost sentences to be asked for? A small log-linear model with weights set by hand. Pure.
+"""How likely lost sentences are to be asked for: a small log-linear model with hand-set weights. Pure.
 
-What later questions ask about holds rare words and specific terms, tells of people, of what somebody did or decided,
-and often answers a question; it does not address the other side. The weights come from reading chats and coding
-sessions, and were chosen by hand while watching the development conversations of LoCoMo and of BEAM; which features
-there are came from a logistic regression on those, whose coefficients are not used. Figures on these conversations are
+Sentences that later questions ask about have rare words and specific terms, are about people or about what somebody did
+or decided, and often answer a question; they do not address the other side. The weights come from reading chats and
+coding sessions, and were chosen by hand while watching the development conversations of LoCoMo and BEAM. The set of
+features came from a logistic regression on those, whose coefficients are not used. Figures on these conversations are
 development figures.
 """
 
@@ -18,29 +18,29 @@ ADDRESSES, PEOPLE, ANSWERS, REPORTS, DIGITS = -0.3, 0.4, 0.8, 0.7, 0.3
 """Weights of the features, in the order in which `likelihood` adds them."""
 RARE_IDF = 0.6
 SAYS = 3
-"""Content words from which on a sentence says something, when it holds no specific term."""
+"""From this many content words on a sentence has content without a specific term."""
 
 
-class Around(NamedTuple):
-    """What stands around a passage."""
+class Surroundings(NamedTuple):
+    """What surrounds a passage."""
 
     answers: bool
     """The message before it ends with a question."""
     reports: bool = False
-    """The assistant says it behind results of tools: what came of them."""
+    """The assistant reports the outcome of tool calls."""
 
 
 def likelihood(
     said: Sequence[Line],
     weight: Callable[[str], float],
     idf: Callable[[str], float],
-    around: Around,
+    surroundings: Surroundings,
     within: frozenset[str] = frozenset(),
 ) -> float:
-    """> 0, on a scale of its own: how likely it is that one of these sentences of a passage is asked for.
+    """> 0, on a scale of its own: how likely one of these sentences of a passage is to be asked for.
 
-    weight: specific term -> what it is worth (cover.term_weight); idf: index term -> rarity in [0, 1]
-    within: words of what they belong to, where that goes in with them
+    weight: specific term -> its worth (parts.term_weight); idf: index term -> rarity in [0, 1]
+    within: words of their context, if that is restored along with them
     """
     words, keys = content(said)
     rarities = [*map(idf, words | within)]  # summed by fsum: a set has another order in every process
@@ -59,19 +59,19 @@ def likelihood(
         + SPECIFIC * math.log1p(math.fsum(map(weight, keys)))
         + ADDRESSES * addresses
         + PEOPLE * of_people
-        + ANSWERS * around.answers
-        + REPORTS * around.reports
+        + ANSWERS * surroundings.answers
+        + REPORTS * surroundings.reports
         + DIGITS * digits
     )
 
 
 def content(said: Sequence[Line]) -> tuple[frozenset[str], frozenset[str]]:
-    """Content words and specific terms of some sentences."""
+    """(content words, specific terms) of some sentences."""
     if len(said) == 1:
         return said[0].words, frozenset(said[0].keys)
     return frozenset().union(*[line.words for line in said]), frozenset().union(*[line.keys for line in said])
 
 
 def says_something(line: Line) -> bool:
-    """A number, a specific term with some words, or enough content words."""
+    """Does the line have a number, a specific term with another word, or enough content words?"""
     return len(line.words) >= SAYS or (bool(line.keys) and len(line.words) > 1) or line.digits

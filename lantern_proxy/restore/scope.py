@@ -1,8 +1,8 @@
-"""What one restore may draw from: the passages of a session, project or tenant with an open BM25 index over them.
+"""What one restore may draw from: the passages of a session, project or tenant, with an open BM25 index over them.
 
-A scope is built from the archive on first use, in steps that end at the deadline; what is left then goes on in the
-background. Each use takes in what the archive got since, whichever process wrote it. Passages are read when they are
-looked at. The index of a large scope is kept beside the archive (restore/snapshots.py), so that a restart finds it.
+A scope is built from the archive on first use, in steps that stop at the deadline; the rest is done in the background.
+Each use adds what the archive has received since, from any process. Passages are read on demand. The index of a large
+scope is saved beside the archive (restore/snapshots.py), so that a restart finds it.
 """
 
 import math
@@ -32,17 +32,17 @@ Vectors = npt.NDArray[np.float32]
 Floats32 = npt.NDArray[np.float32]
 
 VECTORS_A_TIME = 10_000
-"""Vectors read from the archive for one restore: about 20 ms, once."""
+"""Vectors loaded from the archive in one restore: about 20 ms, once."""
 IDFS = 50_000
-"""Most terms whose rarity a scope keeps in memory."""
+"""Most terms whose idf a scope caches."""
 SHORT_BYTES = 350
-"""Bytes of index terms, some 60 words: a message up to this size takes scores over from its neighbours, a longer one
-less and less."""
+"""Bytes of index terms, some 60 words. A message up to this size takes over scores from its neighbours in full; the
+longer it is beyond that, the less it takes over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which scope: all of a tenant, one of its projects, or one session."""
+    """Identifies a scope: a whole tenant, one of its projects, or one session."""
 
     tenant: str
     project: str | None
@@ -50,11 +50,11 @@ class Key:
     session: str | None
     """None: all sessions of the project."""
     unit: str = "passage"
-    """Passage.unit of what is in it."""
+    """Passage.unit of its passages."""
 
 
 class Rarities(dict[str, float]):
-    """Index term -> how rare it is among n passages, in (0, 1]; computed when it is first asked for."""
+    """Index term -> its idf among n passages, scaled to (0, 1]; computed on first access."""
 
     def __init__(self, index: Index, n: int) -> None:
         super().__init__()
@@ -78,15 +78,15 @@ class Scope:
         self.used_at = 0.0
         """time.monotonic() value of the last use."""
         self.opening = False
-        """Is a background thread at work opening it?"""
+        """True while a background thread is building it."""
         self.preparing: threading.Thread | None = None
-        """The background thread that is at Passages.prepare_ahead(), while it runs."""
+        """The background thread that runs Passages.prepare_ahead(), if any."""
         self.kept = 0
-        """Passages in the snapshot that lies beside the archive."""
+        """Number of passages in the saved snapshot."""
         self._sessions: dict[str, int] = {}
         self._codes, self._positions, self._times = array("i"), array("q"), array("d")
         self._sizes = array("i")
-        """Bytes of each passage's index terms when it came."""
+        """Bytes of each passage's index terms when it was added."""
         self._places: Ints = np.zeros(0, np.int64)
         self._numbers: Ints = np.zeros(0, np.int64)
         self._openness: Floats = np.zeros(0)
@@ -94,26 +94,26 @@ class Scope:
         self._progress: Floats = np.zeros((3, 0))
         self._order: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._firsts: Ints = np.full(1, -1)
-        """The first row at each place; -1 where there is none, as at both ends."""
+        """The first row at each place; -1 if there is none, as at both ends."""
         self._arrived: Ints | None = None
-        """Rows as the index orders them: a corrected passage comes last."""
+        """Rows in the order of the index, where a corrected passage comes last."""
         self._richest = Richest()
         self._idf = Rarities(self.index, 0)
         self._idf_of = 0
-        """How many passages the scope had when `_idf` was begun."""
+        """Number of passages for which `_idf` was computed."""
         self._weighed = RowCache(3)
-        """What weighed() gives of each passage; cleared with `_idf`."""
+        """Cache of weighed(); cleared with `_idf`."""
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
         self._unembedded: dict[int, None] = {}
         self._seen = -1
-        """The newest passage of the whole archive when this scope was last complete; -1 before it was begun."""
+        """The newest passage of the whole archive when this scope was last complete; -1 before the first use."""
         self._last_edit = 0
 
     def __len__(self) -> int:
         return len(self.passages)
 
     def catch_up(self, archive: Archive, deadline: float) -> bool:
-        """Take in what the archive has; False when the deadline came first (the next call goes on from there)."""
+        """Add what is new in the archive; False if the deadline came first (the next call continues from there)."""
         own = self.passages.own = archive.of(self.key.tenant)
         newest = archive.newest_passage()
         if self._seen < 0 and not self._begin(archive, deadline):
@@ -130,13 +130,13 @@ class Scope:
         return True
 
     def step(self, archive: Archive) -> bool:
-        """Take in the snapshot, or the next STEP passages, without a deadline; True when that was all."""
+        """Add the snapshot, or the next STEP passages, without a deadline; True when the scope is complete."""
         if self._seen < 0 and not self._begin(archive, math.inf):
             return False
         return self.catch_up(archive, -math.inf)
 
     def _begin(self, archive: Archive, deadline: float) -> bool:
-        """Begin with the snapshot, if there is one; False when there is one and no time is left to read it."""
+        """Load the snapshot, if there is one; False if there is one but too little time to read it."""
         edits = archive.of(self.key.tenant).edited(0)
         found = snapshots.read(archive, self.key, deadline)
         if found == snapshots.LATER:
@@ -154,7 +154,7 @@ class Scope:
         return True
 
     def _follow_edits(self, own: TenantArchive) -> None:
-        """Take in what was corrected, by this process or another."""
+        """Apply corrections that this or another process made."""
         edits = own.edited(self._last_edit)
         for passage in own.passages_by_id({id_ for _, id_ in edits if id_ in self.index}).values():
             self.index.remove(passage.id)
@@ -168,6 +168,7 @@ class Scope:
             self._richest, self._idf_of = Richest(), 0
 
     def _add(self, found: Outline) -> None:
+        """Append new passages to the columns and the index."""
         lines_of = found.lines if all(found.lines) else self._analyzed(found)
         self.index.add_lines(found.ids, found.times, lines_of)
         sessions = self._sessions
@@ -180,14 +181,14 @@ class Scope:
         self._arrived = None
 
     def _analyzed(self, found: Outline) -> list[bytes]:
-        """found.lines; made from the texts of passages for which the archive has none."""
+        """found.lines, computed from the text of passages for which the archive has none."""
         bare = [id_ for id_, lines_of in zip(found.ids, found.lines, strict=True) if not lines_of]
         passages = self.passages.own.plain_passages(bare) if self.passages.own else {}
         made = {i: "\n".join(terms(p.text)).encode("utf-8", "surrogatepass") for i, p in passages.items()}
         return [held or made.get(id_, b"") for id_, held in zip(found.ids, found.lines, strict=True)]
 
     def snapshot(self, archive: Archive) -> Snapshot:
-        """This scope as a snapshot, to be written: copies of its columns, and the index itself."""
+        """This scope as a snapshot to be written: copies of its columns, and the index itself."""
         return Snapshot(
             snapshots.stamp_of(archive),
             snapshots.name_of(self.key),
@@ -202,7 +203,7 @@ class Scope:
 
     @property
     def places(self) -> Ints:
-        """(n,) message number of each passage: consecutive within a session, a gap of 10 between sessions."""
+        """(n,) message number of each passage: consecutive within a session, with a gap of 10 between sessions."""
         if len(self._places) != len(self.passages):
             codes, positions = np.array(self._codes), np.array(self._positions)
             order = np.lexsort((positions, codes))
@@ -213,8 +214,8 @@ class Scope:
 
     @property
     def openness(self) -> Floats:
-        """(n,) how much of its neighbours' scores a passage takes over, 0..1: all of it if its whole message has at
-        most SHORT_BYTES, less the longer that is."""
+        """(n,) how much of its neighbours' scores a passage takes over, 0..1: all if its whole message has at most
+        SHORT_BYTES, and less the longer the message is."""
         if len(self._openness) != len(self.passages):
             sizes = np.bincount(self.places, np.array(self._sizes))
             self._openness = np.minimum(1.0, SHORT_BYTES / np.maximum(1.0, sizes[self.places]))
@@ -223,7 +224,7 @@ class Scope:
 
     @property
     def mean_openness(self) -> float:
-        """Mean of `openness`: the longer the messages of the scope, the smaller. 1 while there are no passages."""
+        """Mean of `openness`, smaller the longer the scope's messages are; 1 if there are no passages."""
         return self._mean_openness if len(self.openness) else 1.0
 
     @property
@@ -235,8 +236,8 @@ class Scope:
 
     @property
     def progress(self) -> Floats:
-        """(3, n) how far into its session each passage stands: log(1 + messages before it in the session), the share of
-        the session before it, and the share of the whole scope before it."""
+        """(3, n) how far into its session each passage stands: log(1 + number of earlier messages in the session), the
+        fraction of the session before it, and the fraction of the whole scope before it."""
         if self._progress.shape[1] != len(self.passages):
             sessions, places = self.session_numbers, self.places
             first = np.full(len(self._sessions), np.iinfo(np.int64).max)
@@ -248,9 +249,9 @@ class Scope:
             self._progress = np.array([np.log1p(place), *shares])
         return self._progress
 
-    def beside(self, rows: Ints, by: Ints | int) -> Ints:
-        """The first passage of the message that stands `by` messages after that of each of `rows`, -1 where there is
-        none. `rows` and `by` are broadcast against each other."""
+    def neighbours(self, rows: Ints, by: Ints | int) -> Ints:
+        """The first passage of the message `by` messages after that of each of `rows`; -1 if there is none. `rows` and
+        `by` are broadcast against each other."""
         self._in_order()
         return self._firsts.take(self.places[rows] + by, mode="clip")
 
@@ -262,7 +263,7 @@ class Scope:
         return rows
 
     def _in_order(self) -> tuple[Ints, Ints]:
-        """(n,) rows ordered by place, and (n,) their places."""
+        """(n,) rows sorted by place, and (n,) their places."""
         places = self.places
         if len(self._order[0]) != len(places):
             order = np.argsort(places, kind="stable")
@@ -272,29 +273,29 @@ class Scope:
         return self._order
 
     def tokens(self, archive: Archive, rows: Sequence[int], recipe: str) -> list[Tokens]:
-        """The token vectors of each of the passages at `rows`; an array of shape (0, DIM) for one that has none."""
+        """The token vectors of each of the passages at `rows`; shape (0, DIM) for a passage without any."""
         ids = [self.passages.ids[row] for row in rows]
         found = archive.of(self.key.tenant).tokens(ids, recipe, DIM)
         nothing = np.zeros((0, DIM), np.int8)
         return [found.get(id_, nothing) for id_ in ids]
 
     def ages(self, now: float) -> Floats:
-        """(n,) seconds since each passage was said."""
+        """(n,) seconds since each passage was written."""
         return now - np.array(self._times, np.float64)
 
     def read_for_loss(self, rows: Sequence[int]) -> int:
-        """Read the passages at `rows` and compute what a loss block needs of them; returns how many characters they
-        have. Hold the lock."""
+        """Read the passages at `rows` and compute what a loss block needs of them; returns their number of characters.
+        Hold the lock."""
         self.passages.read(rows)
         some = self.passages.of(rows)
         for read in some:
             for i in read.stating:
-                superseded.prepare(read.lines[i].flat)
+                superseded.precompute(read.lines[i].flat)
         return sum(len(read.flat) for read in some)
 
     def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
-        """(n,) cosine of each passage with `vector`, (dim,); the mean for passages that have no vector yet. None when
-        no passage has one."""
+        """(n,) cosine of each passage with `vector`, (dim,); passages without a vector get the mean. None if no passage
+        has a vector."""
         self._load_vectors(archive, len(vector))
         missing = self._rows_of(np.fromiter(self._unembedded, np.int64, len(self._unembedded)))[0]
         if len(missing) == len(self.passages):
@@ -311,7 +312,7 @@ class Scope:
         return np.array([self.passages.ids[row] in self._unembedded for row in rows.tolist()], np.bool_)
 
     def _load_vectors(self, archive: Archive, dim: int) -> None:
-        """Read the vectors that have come since the last time."""
+        """Load vectors that were computed since the last call."""
         if self._vectors.shape[1] != dim:
             self._vectors = np.zeros((0, dim), np.float32)
             self._unembedded = dict.fromkeys(self.passages.ids)
@@ -330,7 +331,7 @@ class Scope:
                 self._unembedded.pop(passage_id, None)
 
     def _rows_of(self, ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """The rows of those of `ids` that this scope holds, and (len(ids),) which of `ids` these are."""
+        """The rows of those `ids` that are in this scope, and (len(ids),) which of `ids` these are."""
         held = np.array(self.passages.ids, np.int64)
         rows = np.searchsorted(held, ids)
         there = rows < len(held)
@@ -338,12 +339,12 @@ class Scope:
         return rows[there], there
 
     def rows(self, passage_ids: Sequence[int]) -> list[int]:
-        """The rows of those passages that this scope holds, in the order of `passage_ids`."""
+        """The rows of those passages that are in this scope, in the order of `passage_ids`."""
         rows: list[int] = self._rows_of(np.array(passage_ids, np.int64))[0].tolist()
         return rows
 
     def row(self, passage_id: int) -> int | None:
-        """The row of a passage; None when this scope does not hold it."""
+        """The row of a passage; None if it is not in this scope."""
         return next(iter(self.rows([passage_id])), None)
 
     def lexical(self, query: Sequence[str]) -> Floats:
@@ -355,20 +356,20 @@ class Scope:
         return scores
 
     def idf(self, term: str) -> float:
-        """How rare an index term is in this scope, in (0, 1]: about 1 for a term that one passage has, or none."""
+        """The rarity of an index term in this scope, in (0, 1]: about 1 for a term that at most one passage has."""
         return self.rarities[term]
 
     @property
     def rarities(self) -> "Rarities":
-        """Index term -> `idf`, for many lookups in a row: valid until the scope takes in passages. Hold the lock."""
+        """Index term -> `idf`, for many lookups. Valid until passages are added. Hold the lock."""
         if len(self) != self._idf_of or len(self._idf) >= IDFS:
             self._idf, self._idf_of = Rarities(self.index, len(self)), len(self)
             self._weighed.clear()
         return self._idf
 
     def weighed(self, rows: Ints) -> Floats:
-        """(len(rows), 3) of the index terms of each passage: the sum of their rarities, the largest, and how many terms
-        there are. Zeros for a row of -1."""
+        """(len(rows), 3) sum of the idf of each passage's index terms, the largest idf, and the number of terms; zeros
+        for a row of -1."""
         idf = self.rarities.__getitem__
 
         def made(missing: list[int]) -> list[tuple[float, float, int]]:
@@ -378,14 +379,14 @@ class Scope:
         return self._weighed.of(rows, made, most=MOST_PREPARED)
 
     def richest(self, deadline: float) -> Ints:
-        """(n,) all rows, those first that hold most specific terms for their length. Hold the lock."""
+        """(n,) all rows, those with most specific terms for their length first. Hold the lock."""
         own, key = self.passages.own, self.key
         if own is None:
             return np.arange(len(self))
         return self._richest.order(own, (key.session, key.project, key.unit), self.passages.ids, deadline)
 
     def release(self) -> None:
-        """End a use: unlock the scope, and close its index if the scope was dropped meanwhile."""
+        """Unlock the scope, and close its index if the scope was dropped meanwhile."""
         if self.closed:
             self.index.close()
         self.lock.release()

@@ -1,4 +1,4 @@
-"""The open scopes of all tenants: looked up, opened in the background, saved beside the archive."""
+"""The open scopes of all tenants: looked up, built in the background, saved beside the archive."""
 
 import logging
 import time
@@ -10,22 +10,21 @@ from threading import Lock, Thread
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.restore import snapshots
-from lantern_proxy.restore.passages import Ahead, Passages
+from lantern_proxy.restore.passages import Passages, Precompute
 from lantern_proxy.restore.scope import Key, Scope
 
 SLICE_S = 0.03
-"""How long the background holds a scope before a restore may have it."""
+"""How long a background thread holds a scope before a restore may have it."""
 MAX_PASSAGES, MAX_SCOPES = 500_000, 64
-"""Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
+"""Most open passages and scopes, over all tenants; the least recently used scopes are closed first."""
 MAX_READ = 10_000
-"""Most passages that stay in memory with their text and what was computed from it, 4 KB each. Those of the scope in use
-do not count."""
+"""Most passages in memory with their text and what was computed from it, 4 KB each, not counting the scope in use."""
 MAX_PREPARED = 20_000
-"""Most passages whose facets, word pieces and traits stay in memory, 600 to 1,200 bytes each. Those of the scope in use
-do not count."""
+"""Most passages with facets, word pieces and traits in memory, 600 to 1,200 bytes each, not counting the scope in
+use."""
 PREPARE_FROM, PREPARE_STEP, PREPARE_SHARE = 32, 8, 0.25
-"""Facets are made in the background: from so many unprepared passages on, so many at a time (about a millisecond), and
-for this share of the time."""
+"""Facets are computed in the background once PREPARE_FROM passages lack them, PREPARE_STEP at a time (about a
+millisecond), for PREPARE_SHARE of the time."""
 
 log = logging.getLogger("lantern.restore")
 
@@ -41,7 +40,7 @@ class Scopes:
         return len(self._open)
 
     def use(self, key: Key, timeout_s: float) -> Scope | None:
-        """The scope of `key`, locked: the caller release()s it. None when it was not free within `timeout_s`."""
+        """The scope of `key`, locked: the caller release()s it. None if it was not free within `timeout_s`."""
         while True:
             scope = self._get(key)
             if not scope.lock.acquire(timeout=timeout_s):
@@ -61,14 +60,14 @@ class Scopes:
             return scope
 
     def finish(self, scope: Scope, archive: Archive) -> None:
-        """Open the rest of a scope in the background, and keep a snapshot of it. Its lock must be held."""
+        """Build the rest of a scope in the background, and save a snapshot of it. Its lock must be held."""
         if not scope.opening:
             scope.opening = True
             Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
 
-    def prepare(self, scope: Scope, make: Ahead, *, least: int = PREPARE_FROM) -> Thread | None:
-        """Make in the background what questions look at of a scope's passages, and return the thread that does it; None
-        where it does not run, since fewer than `least` passages are unprepared. The scope's lock must be held."""
+    def prepare(self, scope: Scope, make: Precompute, *, least: int = PREPARE_FROM) -> Thread | None:
+        """Compute in the background what questions need of a scope's passages, and return the thread that does it; None
+        if fewer than `least` passages are unprepared. The scope's lock must be held."""
         if scope.preparing is None and len(scope.passages.unprepared) >= least:
             work, name = partial(_prepare_rest, scope, make), "lantern-prepare"
             scope.preparing = Thread(target=work, name=name, daemon=True)
@@ -76,7 +75,7 @@ class Scopes:
         return scope.preparing
 
     def keep(self, archive: Archive) -> None:
-        """Write a snapshot of every open scope that has grown since the last one."""
+        """Write a snapshot of every open scope that has grown enough since the last one."""
         with self._lock:
             held = list(self._open.values())
         for scope in held:
@@ -84,8 +83,7 @@ class Scopes:
                 keep(scope, archive)
 
     def rest(self, unused_s: float) -> None:
-        """Nobody asks for a while: close the scopes that were not used for `unused_s`, and let go of the texts of all
-        others."""
+        """No requests are arriving: close scopes unused for `unused_s`, and release the texts of all others."""
         with self._lock:
             for scope in [each for each in self._open.values() if time.monotonic() - each.used_at >= unused_s]:
                 self._drop(scope.key)
@@ -113,6 +111,7 @@ class Scopes:
                 self._drop(key)
 
     def _shrink(self, keep: Key) -> None:
+        """Close and release until the limits above hold; `keep` stays open."""
         while len(self._open) > 1 and (
             len(self._open) > MAX_SCOPES or sum(map(len, self._open.values())) > MAX_PASSAGES
         ):
@@ -124,8 +123,8 @@ class Scopes:
         self._free(MAX_PREPARED, keep, lambda passages: passages.facets_count, Passages.forget_prepared)
 
     def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
-        """Let go of texts of passages until `most` are in memory, those of the scopes used longest ago first. Scopes
-        that a restore uses now, and `keep`, are left alone."""
+        """Release texts of passages until `most` are in memory, the least recently used scopes first. Scopes in use,
+        and `keep`, are left alone."""
         self._free(most, keep, lambda passages: passages.read_count, Passages.let_go)
 
     def _free(
@@ -142,7 +141,7 @@ class Scopes:
                 scope.release()
 
     def _drop(self, key: Key) -> None:
-        """Close a scope, unless a restore is using it: then that one closes it when it is done."""
+        """Close a scope, unless a restore is using it: then release() closes it."""
         scope = self._open.pop(key)
         scope.closed = True
         if scope.lock.acquire(blocking=False):
@@ -151,8 +150,7 @@ class Scopes:
 
 
 def _open_rest(scope: Scope, archive: Archive) -> None:
-    """Runs in the background: opens a scope slice by slice, so that a restore that comes meanwhile gets what is
-    there."""
+    """Background thread: builds a scope in slices, so that a restore can use what is there in between."""
     try:
         done = False
         while not done:
@@ -174,9 +172,9 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
         log.debug("scope of %d passages is not open yet: %s", len(scope), error)
 
 
-def _prepare_rest(scope: Scope, make: Ahead) -> None:
-    """Runs in the background: prepares a few passages at a time, and rests most of the time, since its work holds up
-    all other threads."""
+def _prepare_rest(scope: Scope, make: Precompute) -> None:
+    """Background thread: prepares a few passages at a time and sleeps most of the time, since its work blocks all other
+    threads."""
     try:
         while True:
             scope.lock.acquire()
@@ -195,7 +193,7 @@ def _prepare_rest(scope: Scope, make: Ahead) -> None:
 
 
 def keep(scope: Scope, archive: Archive) -> bool:
-    """Write a scope's snapshot; True when it is there now. Never raises: without a snapshot the next start reads the
+    """Write a scope's snapshot; True if it exists now. Never raises: without a snapshot the next start reads the
     archive."""
     scope.lock.acquire()
     try:
@@ -213,7 +211,7 @@ def keep(scope: Scope, archive: Archive) -> bool:
 
 
 def large_scopes(archive: Archive, reach: str) -> list[tuple[Key, int]]:
-    """The scopes that a snapshot is kept of, with how many passages each has, largest first. reach: restore.scope"""
+    """The scopes that have snapshots, with their number of passages, largest first. reach: restore.scope"""
     if reach == "session":
         return []
     found = archive.large_scopes(snapshots.LEAST, by_project=reach == "project")
@@ -221,7 +219,7 @@ def large_scopes(archive: Archive, reach: str) -> list[tuple[Key, int]]:
 
 
 def that_fit(scopes: list[tuple[Key, int]]) -> list[tuple[Key, int]]:
-    """Those of `scopes` that may be open at the same time. scopes: (key, how many passages it has), largest first"""
+    """Those of `scopes` that can be open at the same time. scopes: (key, number of passages), largest first"""
     chosen, room = [], MAX_PASSAGES
     for key, n in scopes[: MAX_SCOPES // 2]:
         if n <= room:
@@ -231,7 +229,7 @@ def that_fit(scopes: list[tuple[Key, int]]) -> list[tuple[Key, int]]:
 
 
 def open_ahead(scopes: Scopes, key: Key, archive: Archive, advance: Callable[[int], None]) -> None:
-    """Open a scope for the restores to come. Between its steps it rests as long as it worked: restores go first."""
+    """Build a scope for future restores. Between its steps it sleeps as long as it worked: restores go first."""
     scope = scopes.use(key, 60.0)
     if scope is not None:
         scope.release()
@@ -241,7 +239,7 @@ def open_ahead(scopes: Scopes, key: Key, archive: Archive, advance: Callable[[in
 
 
 def make_snapshot(archive: Archive, key: Key, advance: Callable[[int], None]) -> bool:
-    """Bring the snapshot of a scope up to date, or make one; True when it is there now."""
+    """Create or update the snapshot of a scope; True if it exists now."""
     scope = Scope(key)
     try:
         _open(scope, archive, advance, rest=False)
@@ -251,7 +249,8 @@ def make_snapshot(archive: Archive, key: Key, advance: Callable[[int], None]) ->
 
 
 def _open(scope: Scope, archive: Archive, advance: Callable[[int], None], *, rest: bool) -> None:
-    """Open a scope to its end. advance: is told how many passages came since the last call; rest: see open_ahead()"""
+    """Build a scope completely. advance: takes the number of passages added since the last call; rest: see
+    open_ahead()"""
     done, shown = False, 0
     while not done:
         begun = time.monotonic()

@@ -1,8 +1,9 @@
 """Which scopes have snapshots beside the archive, and when one is still valid: see archive/snapshots.py for the files.
 
-Kept are the scopes of a tenant or a project with LEAST passages or more; a session's is built anew in milliseconds. One
-fits when it is of this archive, nothing was forgotten since, and the archive still has all of its passages: ids are
-never used again, so what came later is added, and corrections are followed by their number. Else all is built anew.
+Snapshots exist for scopes of a tenant or project with at least LEAST passages; a session's scope is built in
+milliseconds. A snapshot is valid if it belongs to this archive, nothing was forgotten since, and the archive still has
+all of its passages. Ids are never reused, so later passages can be added and corrections applied by number. Otherwise
+the scope is rebuilt.
 """
 
 import time
@@ -18,29 +19,29 @@ if TYPE_CHECKING:
 
 LEAST = 5_000
 GROWTH = 0.25
-"""A snapshot is written again when its scope has grown by this share."""
+"""A snapshot is rewritten when its scope has grown by this share."""
 BYTES_S = 500e6
-"""Checked per second, at least; from memory it is four times as much."""
+"""Bytes verified per second, at least; from the page cache it is four times as much."""
 LATER: Literal["later"] = "later"
 
 
 def name_of(key: "Key") -> str:
-    """What tells the scope from the tenant's other ones."""
+    """Identifies the scope among the tenant's other ones."""
     return f"{key.unit}\n{'all' if key.project is None else f'project {key.project}'}"
 
 
 def stamp_of(archive: Archive) -> str:
-    """Tells this archive from others, and from itself before something was forgotten."""
+    """Identifies this archive, in its state since something was last forgotten."""
     return f"{archive.stamp}/{archive.forgets}"
 
 
 def is_due(key: "Key", n: int, kept: int) -> bool:
-    """Should a scope of n passages be written, when the last snapshot held `kept`?"""
+    """Should a scope of n passages be saved, when the last snapshot had `kept`?"""
     return key.session is None and key.unit == "passage" and n >= LEAST and n - kept >= GROWTH * kept
 
 
 def read(archive: Archive, key: "Key", deadline: float) -> Snapshot | Literal["later"] | None:
-    """The snapshot of a scope; None: there is none that fits; LATER: there is one, but not before the deadline."""
+    """The snapshot of a scope; None if there is no valid one; LATER if there is one but too little time to read it."""
     if key.session is not None or key.unit != "passage":
         return None
     try:
@@ -60,9 +61,9 @@ def read(archive: Archive, key: "Key", deadline: float) -> Snapshot | Literal["l
 
 
 def write(archive: Archive, key: "Key", snapshot: Snapshot) -> bool:
-    """Put a scope's snapshot beside the archive; whether it is there now. Raises OSError.
+    """Write a scope's snapshot beside the archive; True if it exists now. Raises OSError.
 
-    Looked at again when it is in place: a prune that went on meanwhile may have removed the old one before.
+    It is validated again once it is in place: a concurrent prune may have removed the old file before.
     """
     if not _fits(archive, key, snapshot):
         return False
@@ -76,8 +77,8 @@ def write(archive: Archive, key: "Key", snapshot: Snapshot) -> bool:
 
 
 def _fits(archive: Archive, key: "Key", snapshot: Snapshot) -> bool:
-    """Does the archive, if it is still there, still have every passage of it? Nothing is kept in the clear beside an
-    encrypted one."""
+    """Does the archive still exist and have every passage of the snapshot? An encrypted archive has no snapshots, which
+    would be plain text."""
     if archive.encrypted or not archive.is_there or snapshot.archive != stamp_of(archive):
         return False
     last = int(snapshot.ids[-1]) if len(snapshot.ids) else 0

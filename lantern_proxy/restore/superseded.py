@@ -1,14 +1,14 @@
-"""Which statements does a later one replace? Pure; in doubt it keeps both.
+"""Which statements does a later one replace? Pure; in doubt both are kept.
 
-A later statement of the user replaces an earlier one when the two are the same but for one value:
+A later statement of the user replaces an earlier one if the two are the same except for one value:
 
-    it says that something changed   "now", "instead of", "no longer", "statt", ...
-    it is about the same             up to its value it has no word that the older one lacks
-    it has another value             of the same sort and unit, which names no record: the older value is named, or both
-                                     stand at the end of their clause ("My son Ben is now 9" says nothing of Max)
+    it signals a change        "now", "instead of", "no longer", "statt", ...
+    it has the same subject    up to its value it has no word that the older one lacks
+    it has another value       of the same sort and unit, not naming a record: the older value is repeated, or both end
+                               their clause ("My son Ben is now 9" says nothing of Max)
 
-The older one is replaced *whole* when the newer also has all of its words and values but the one that changed. Else it
-says more, as "Never give ibuprofen to Tom, he weighs 31 kg" does: it is true but for a part, and stays.
+The older one is replaced *whole* if the newer also has all of its words and values but the one that changed. Otherwise
+the older says more, as "Never give ibuprofen to Tom, he weighs 31 kg" does: it is true except for a part, and is kept.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +17,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from lantern_proxy.analyze import ends_asking, sentences
-from lantern_proxy.restore.compared import CHANGE_STEMS, CUE, OWN, UNITS, Compared, Value, compared
 from lantern_proxy.restore.lines import Line, tables
+from lantern_proxy.restore.parsed_statement import (
+    CHANGE_STEMS,
+    CUE,
+    OWN,
+    UNITS,
+    ParsedStatement,
+    Value,
+    parse_statement,
+)
 from lantern_proxy.restore.present import never
 from lantern_proxy.turn import Passage
 
@@ -28,7 +36,7 @@ the newest, and most of these that read alike or that one statement replaces."""
 
 
 class Statement(NamedTuple):
-    """A sentence and where it was said. turn: 0 for the request itself."""
+    """A sentence and its origin. turn: 0 for the request itself."""
 
     text: str
     turn: int
@@ -45,54 +53,54 @@ class Newer(NamedTuple):
     statement: int
     """Index of the newer statement."""
     whole: bool
-    """The newer has all of the older statement but the value that changed. Else the older says more, and still holds in
-    part."""
+    """The newer has all of the older statement but the value that changed. Otherwise the older says more, and still
+    holds in part."""
 
 
 def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never) -> dict[int, Newer]:
-    """Index of each replaced statement -> the newest that replaces it.
+    """Index of each replaced statement -> the newest one that replaces it.
 
-    late: asked before each, the oldest first; once it says so, the newer ones replace nothing
+    late: called before each statement, the oldest first; once it returns True, the remaining ones replace nothing
     """
-    read: dict[int, Compared] = {}
-    about, frames = _About(read), dict[tuple[str, ...], list[int]]()
+    read: dict[int, ParsedStatement] = {}
+    index, frames = _StatementIndex(read), dict[tuple[str, ...], list[int]]()
     replaced: dict[int, Newer] = {}
     for i in sorted(range(len(statements)), key=lambda i: statements[i].order):
         if late():
             break
         said = statements[i]
-        now = read[i] = compared(said.text)
-        rivals = _rivals(now, about, frames) if said.by_user else ()
+        now = read[i] = parse_statement(said.text)
+        rivals = _rivals(now, index, frames) if said.by_user else ()
         earlier = (j for j in rivals if statements[j].order[:2] < said.order[:2])
         still = (j for j in earlier if j not in replaced or not replaced[j].whole)
         for j in islice((j for j in still if _replaces(now, read[j])), MOST_ALIKE):
             replaced[j] = Newer(said.turn, i, _is_whole(now, read[j]))
-        about.add(i)
+        index.add(i)
         frames.setdefault(now.frame, []).append(i)
-    return {j: _newest(newer, replaced) for j, newer in replaced.items() if not _holds_again(j, replaced, read)}
+    return {j: _newest(newer, replaced) for j, newer in replaced.items() if not _is_restored(j, replaced, read)}
 
 
-def _holds_again(j: int, replaced: Mapping[int, Newer], read: Mapping[int, Compared]) -> bool:
-    """Does the last in a chain of statements that replaced each other say again all values that the first one had? What
-    changed and changed back holds."""
+def _is_restored(j: int, replaced: Mapping[int, Newer], read: Mapping[int, ParsedStatement]) -> bool:
+    """Does the last in a chain of replacing statements repeat all values of the first? What changed and changed back
+    holds."""
     last = replaced[j].statement
     while last in replaced:
         last = replaced[last].statement
-    return read[j].every <= read[last].has and last != replaced[j].statement
+    return read[j].all_values <= read[last].tokens and last != replaced[j].statement
 
 
 def _newest(newer: Newer, replaced: Mapping[int, Newer]) -> Newer:
-    """The last in a chain of statements that replaced each other whole, from `newer` on."""
+    """The last in a chain of statements that replaced each other whole, starting with `newer`."""
     while (later := replaced.get(newer.statement)) and later.whole:
         newer = later._replace(whole=newer.whole)
     return newer
 
 
-class _About:
-    """Finds earlier statements by their stems and values. They are indexed when the first that tells of a change
+class _StatementIndex:
+    """Finds earlier statements by their stems and values. They are indexed when the first one with a signal of change
     asks."""
 
-    def __init__(self, read: Mapping[int, Compared]) -> None:
+    def __init__(self, read: Mapping[int, ParsedStatement]) -> None:
         self._read = read
         self._of: dict[str, list[int]] = {}
         self._waiting: list[int] = []
@@ -100,66 +108,67 @@ class _About:
     def add(self, i: int) -> None:
         self._waiting.append(i)
 
-    def like(self, now: Compared) -> Iterable[int]:
+    def sharing_with(self, now: ParsedStatement) -> Iterable[int]:
         """Earlier statements that share a stem or a value with `now`, at most MOST_RIVALS."""
         for i in self._waiting:
             each = self._read[i]
-            for stem in (*each.words, *each.every) if each.values else ():
+            for stem in (*each.words, *each.all_values) if each.values else ():
                 self._of.setdefault(stem, []).append(i)
         self._waiting.clear()
-        told = [i for stem in (*(now.words - CHANGE_STEMS), *now.every) for i in self._of.get(stem, ())[-MOST_RIVALS:]]
+        told = [
+            i for stem in (*(now.words - CHANGE_STEMS), *now.all_values) for i in self._of.get(stem, ())[-MOST_RIVALS:]
+        ]
         return dict.fromkeys(sorted(told, reverse=True)[:MOST_RIVALS])
 
 
-def _rivals(now: Compared, about: _About, frames: Mapping[tuple[str, ...], list[int]]) -> Iterable[int]:
+def _rivals(now: ParsedStatement, index: _StatementIndex, frames: Mapping[tuple[str, ...], list[int]]) -> Iterable[int]:
     """Earlier statements that `now` may replace."""
     if not now.values:
         return ()
-    if now.says_so or now.ended:
-        return about.like(now)
+    if now.says_changed or now.says_ended:
+        return index.sharing_with(now)
     same = frames.get(now.frame)
     return same[: -MOST_ALIKE - 1 : -1] if same and now.words else ()
 
 
-def _replaces(now: Compared, old: Compared) -> bool:
-    """Is `now` about the same as `old`, with another value, or without one since it says that something is over?"""
-    if now.ended and now.every <= old.every:
+def _replaces(now: ParsedStatement, old: ParsedStatement) -> bool:
+    """Is `now` about the same as `old` with another value, or without one because something is over?"""
+    if now.says_ended and now.all_values <= old.all_values:
         over = now.words - CHANGE_STEMS
-        return over <= old.words and (bool(over) or now.every == old.every)
-    gone, come = old.every - now.has, now.every - old.has
-    if not now.says_so:
+        return over <= old.words and (bool(over) or now.all_values == old.all_values)
+    gone, come = old.all_values - now.tokens, now.all_values - old.tokens
+    if not now.says_changed:
         alike = now.frame == old.frame and len(gone) == 1 == len(come)
-        return alike and any(new.text in come and new.stated for new in now.told)
+        return alike and any(new.text in come and new.stated for new in now.located_values)
     return any(
-        new.text in come and come.isdisjoint(new.beside) and not new.denied and _changes(now, new, old, gone)
-        for new in now.told
+        new.text in come and come.isdisjoint(new.other_values) and not new.negated and _changes(now, new, old, gone)
+        for new in now.located_values
     )
 
 
-def _changes(now: Compared, new: Value, old: Compared, gone: AbstractSet[str]) -> bool:
-    """Does `new`, a value of the newer statement, take the place of a value of the older? gone: values only the older
-    has"""
-    if not new.head <= old.has_words:
+def _changes(now: ParsedStatement, new: Value, old: ParsedStatement, gone: AbstractSet[str]) -> bool:
+    """Does `new`, a value of the newer statement, replace a value of the older? gone: values only the older has"""
+    if not new.head <= old.words_and_values:
         return False
-    if any(_names(now, new, before) for before in old.told):
+    if any(_names_old_value(now, new, before) for before in old.located_values):
         return True
-    is_of_it = not now.ended and not new.head.isdisjoint(old.words)
-    return is_of_it and any(_stands_for(new, before) for before in old.told if before.text in gone)
+    is_of_it = not now.says_ended and not new.head.isdisjoint(old.words)
+    return is_of_it and any(_stands_for(new, before) for before in old.located_values if before.text in gone)
 
 
-def _names(now: Compared, new: Value, old: Value) -> bool:
-    """Does the newer statement name the old value, as the one that `new` takes the place of ("9443 instead of 8080"),
-    and not as the name of a record?"""
-    named = next((each for each in now.told if old.text in (each.text, *each.text.split())), None)
+def _names_old_value(now: ParsedStatement, new: Value, old: Value) -> bool:
+    """Does the newer statement repeat the old value as the one that `new` replaces ("9443 instead of 8080"), and not as
+    the name of a record?"""
+    named = next((each for each in now.located_values if old.text in (each.text, *each.text.split())), None)
     if named is None or named == new:
         return False
-    is_record = named.before and named.before != new.before and not named.denied
+    is_record = named.before and named.before != new.before and not named.negated
     return new.sort == old.sort and not is_record and (not new.unit or not old.unit or new.unit == old.unit)
 
 
 def _stands_for(new: Value, old: Value) -> bool:
-    """Can `new` take the place of `old` where no word names `old`: are both of one sort and unit, at the end of their
-    clause or counts of the same thing, and no names of records?"""
+    """Can `new` replace `old` if no word repeats `old`? Both must have the same sort and unit, end their clause or
+    count the same thing, and not name records."""
     goes_on = old.tail if new.sort == "name" or old.before else new.tail and old.tail
     if (new.sort, new.unit, new.tail) != (old.sort, old.unit, goes_on):
         return False
@@ -168,44 +177,45 @@ def _stands_for(new: Value, old: Value) -> bool:
         return False
     if new.unit in UNITS:
         return True
-    return new.before == old.before and (new.moved or bool(new.unit) or not new.before)
+    return new.before == old.before and (new.after_to or bool(new.unit) or not new.before)
 
 
-def _is_whole(now: Compared, old: Compared) -> bool:
-    """Has the newer statement all of the older but the value that changed? Then nothing is lost with the older."""
-    gone, come = old.every - now.has, now.every - old.has
-    changed = [before for before in old.told if before.text in gone]
-    values = [new for new in now.told if new.text in come]
+def _is_whole(now: ParsedStatement, old: ParsedStatement) -> bool:
+    """Does the newer statement contain all of the older except the value that changed? Then nothing is lost with the
+    older."""
+    gone, come = old.all_values - now.tokens, now.all_values - old.tokens
+    changed = [before for before in old.located_values if before.text in gone]
+    values = [new for new in now.located_values if new.text in come]
     only = len(gone) <= bool(values) and all(_stands_for(new, before) for new in values for before in changed)
-    return now.says_so and only and old.words - OWN <= now.words | now.every
+    return now.says_changed and only and old.words - OWN <= now.words | now.all_values
 
 
 class Changes:
-    """An older text, for newer ones that may say otherwise, with or without a word that tells of a change."""
+    """An older text, to be compared with newer ones that may contradict it, with or without a signal of change."""
 
     def __init__(self, old: str) -> None:
-        self._old = compared(old)
+        self._old = parse_statement(old)
 
-    def has_other(self, new: str) -> bool:
+    def has_other_value(self, new: str) -> bool:
         """Has `new` a value that the older text lacks, of a sort of which the older text has another one?"""
-        later, before = compared(new).values, self._old.values
-        return any(later[sort] - self._old.has for sort in later.keys() & before.keys())
+        later, before = parse_statement(new).values, self._old.values
+        return any(later[sort] - self._old.tokens for sort in later.keys() & before.keys())
 
-    def has_alike(self, new: str) -> bool:
-        """Has it one of the same unit, too: 7450 for 7600, and not "6 weeks", 10 mg for 20 mg?"""
+    def has_same_unit(self, new: str) -> bool:
+        """Has `new` another value of the same unit: 7450 for 7600 or 10 mg for 20 mg, but not "6 weeks"?"""
         kinds = {(sort, unit) for _, sort, unit in self._old.kinds}
-        others = [(sort, unit) for value, sort, unit in compared(new).kinds if value not in self._old.every]
+        others = [(sort, unit) for value, sort, unit in parse_statement(new).kinds if value not in self._old.all_values]
         return any(kind in kinds and kind[0] != "name" for kind in others)
 
-    def is_named(self, new: str) -> bool:
-        """Does `new` name a value of the older text? A name counts also where none can be told from other words, as at
-        the beginning of a sentence."""
-        return not compared(new).has.isdisjoint(self._old.every)
+    def names_old_value(self, new: str) -> bool:
+        """Does `new` repeat a value of the older text? A name counts even where it cannot be told from other words, as
+        at the start of a sentence."""
+        return not parse_statement(new).tokens.isdisjoint(self._old.all_values)
 
 
 def stating(passage: Passage, of: Sequence[Line]) -> tuple[int, ...]:
-    """Lines in which a user or an assistant states something that a later statement may replace. A row of a table is no
-    statement: what replaces one of its cells says nothing of the others."""
+    """Lines in which a user or an assistant states something that a later statement may replace. Table rows are left
+    out: what replaces one cell says nothing of the others."""
     told = [
         i
         for i, line in enumerate(of if passage.speaker in ("user", "assistant") else ())
@@ -215,14 +225,15 @@ def stating(passage: Passage, of: Sequence[Line]) -> tuple[int, ...]:
     return tuple([i for i in told if i not in rows])
 
 
-def prepare(statement: str) -> None:
-    """Compute ahead what `superseded` remembers of a statement."""
-    read = compared(statement)
-    _ = read.words, read.says_so, read.ended
+def precompute(statement: str) -> None:
+    """Compute in advance what `superseded` caches of a statement."""
+    read = parse_statement(statement)
+    _ = read.words, read.says_changed, read.says_ended
 
 
-def of_request(question: str, told: str) -> Iterator[str]:
-    """Sentences of the request that may replace what was lost: the question's, and those that tell of a change."""
+def statements_of_request(question: str, told: str) -> Iterator[str]:
+    """Sentences of the request that may replace what was lost: those of the question, and those that signal a
+    change."""
     found = [question[a:b] for a, b in sentences(question[:HELD_CHARS])]
     for text in told.splitlines():
         found += [change for a, b in sentences(text) if CUE.search(change := text[a:b])]

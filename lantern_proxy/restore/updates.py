@@ -1,6 +1,6 @@
-"""Updates of a message: later ones that say something else of the same ("Forget Tuesday. Let's meet Thursday.").
+"""Updates of a message: later ones that state something else about the same ("Forget Tuesday. Let's meet Thursday.").
 
-Told by the words that two messages share and by their order: signs of a change are of one language each.
+They are recognised by shared words and by order, not by words that signal a change, which differ between languages.
 """
 
 import math
@@ -15,7 +15,7 @@ from lantern_proxy.analyze import ends_asking, informative, is_content, query_te
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms, says_itself
+from lantern_proxy.restore.context import Context, Contexts, is_self_contained, is_short, own_terms
 from lantern_proxy.restore.lines import greets
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
@@ -23,38 +23,39 @@ from lantern_proxy.signals import name_before
 from lantern_proxy.turn import Passage
 
 RIVALS, SHORT_RIVALS = 6, 24
-"""Most later messages that a message is compared with: at all, and where they are short or reply to a short one."""
+"""Most later messages that a message is compared with: in general, and of short ones and of replies to short ones."""
 SHARE, SHARE_ALONE = 0.25, 0.4
-"""Least share of a later sentence that is about the earlier message, if it has another value of the same sort, and if
-it has none."""
+"""Least share of a later sentence's idf that it has in common with the earlier message: if it has another value of the
+same sort, and if it has none."""
 SHARE_SAME = 0.6
-"""Least share of a later sentence's words, values aside, that an earlier sentence has, where nothing else links
+"""Least share of a later sentence's words, apart from values, that an earlier sentence has, if nothing else links
 them."""
 RARE = 0.45
-"""Least rarity of a word that links two messages by itself."""
+"""Least idf of a word that links two messages by itself."""
 MOST_CHARS = 400
-"""Of a message that counts as an update of another one."""
+"""Longest message that counts as an update."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """What an earlier message says, for comparing later ones with it."""
+    """What an earlier message states, prepared for comparison with later ones."""
 
     told: Sequence[str]
     """Its sentences that state something."""
     about: frozenset[str]
-    """Their content words, and those of what a short message belongs to."""
+    """Their content words, and those of a short message's context."""
     values: Changes
     rare: frozenset[str]
     """The rare words of `about`."""
     asked: frozenset[str]
-    """The words of `about` that the question has. A later sentence that has all of them is about the same."""
+    """The words of `about` that are in the question. A later sentence with all of them is about the same."""
     people: bool
-    """People talk to each other there: a later message counts only if the same person said it."""
+    """It is from a chat between people: a later message counts only if the same person wrote it."""
     name: str
-    """Who said it, where people talk."""
+    """Its author, in a chat between people."""
     named: bool
-    """Must a later sentence name the old value? Where people talk it must: they talk of the same things for long."""
+    """Must a later sentence repeat the old value? In chats between people it must, since they stay on one topic for
+    long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,16 @@ class Updates:
 
     scope: Scope
     mass: Mapping[str, float]
-    """Of the question, see masses(); empty where nothing is asked for."""
+    """Of the question, see idf_mass(); empty if nothing is asked for."""
     ask: Ask
     contexts: Contexts
 
     def of(self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False) -> list[int]:
-        """Rows of at most two later user messages that update what the message at `row` says.
+        """Rows of at most two later user messages that update what the message at `row` states.
 
-        First the newest that has another value of the same unit, or else the newest of all. Then the newest of the
-        rest, if it is short or has no other value ("The Skoda is sold."). A short message is read together with what it
-        belongs to (restore/context.py), except where people talk to each other.
+        First the newest with another value of the same unit, or else the newest of all. Then the newest of the rest, if
+        it is short or has no other value ("The Skoda is sold."). A short message is read together with its context
+        (restore/context.py), except in chats between people.
 
         told: the sentences of `text` that state something
         """
@@ -85,14 +86,17 @@ class Updates:
         )  # a set has another order in every process
         rivals = [each for each in best(scores, RIVALS if people else SHORT_RIVALS).tolist() if scores[each] > 0]
         scope.passages.read(rivals)
-        found = [other for n, other in enumerate(rivals) if self._is_news(other, old, near=n < RIVALS)]
-        short = [] if people else self._short_of(row, rivals, own_terms(text), old.about)
+        found = [other for n, other in enumerate(rivals) if self._is_update(other, old, near=n < RIVALS)]
+        short = [] if people else self._short_updates(row, rivals, own_terms(text), old.about)
         newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
         if not newest:
             return []
-        first = next((other for other in newest if self._is_alike(other, old)), newest[0])
+        first = next((other for other in newest if self._has_same_unit(other, old)), newest[0])
         more = [other for other in newest if other != first][:1]
-        return [first, *(row for row in more if row in short or not old.values.has_other(scope.passages[row].flat))]
+        return [
+            first,
+            *(row for row in more if row in short or not old.values.has_other_value(scope.passages[row].flat)),
+        ]
 
     def _earlier(self, row: int, text: str, told: Sequence[str], *, people: bool, named: bool) -> "_Earlier":
         about = frozenset(content_of("\n".join(told) or text))
@@ -103,56 +107,56 @@ class Updates:
             told, about, Changes(text), people=people, named=people or named,
             rare=frozenset(term for term in about if rarities[term] >= RARE),
             asked=frozenset() if people else about.intersection(self.mass),
-            name=speaker_name(self._passage(row)) if people else "",
+            name=speaker_prefix(self._passage(row)) if people else "",
         )  # fmt: skip
 
-    def _is_news(self, row: int, old: "_Earlier", *, near: bool) -> bool:
-        """Does the message at `row`, which is later than `old`, say something else of the same?
+    def _is_update(self, row: int, old: "_Earlier", *, near: bool) -> bool:
+        """Does the message at `row`, which is later than `old`, state something else about the same?
 
-        near: it is among the RIVALS best; others have to be short, or to have a value of the same unit
+        near: it is among the RIVALS best; others must be short or have a value of the same unit
         """
         passage = self._passage(row)
-        if passage.speaker != "user" or (old.people and speaker_name(passage) != old.name):
+        if passage.speaker != "user" or (old.people and speaker_prefix(passage) != old.name):
             return False
         words = self.scope.passages[row].words
         if old.rare.isdisjoint(words) and not (old.asked and old.asked <= words):
             return False
-        if not (near or (not old.people and is_short(passage)) or self._is_alike(row, old)):
+        if not (near or (not old.people and is_short(passage)) or self._has_same_unit(row, old)):
             return False
-        return self._says_else(self.scope.passages[row].flat, old)
+        return self._states_otherwise(self.scope.passages[row].flat, old)
 
-    def _is_alike(self, row: int, old: "_Earlier") -> bool:
-        """Has the message at `row` another value of the same unit?"""
+    def _has_same_unit(self, row: int, old: "_Earlier") -> bool:
+        """Does the message at `row` have another value of the same unit?"""
         flat = self.scope.passages[row].flat
-        return len(flat) <= MOST_CHARS and old.values.has_alike(flat)
+        return len(flat) <= MOST_CHARS and old.values.has_same_unit(flat)
 
-    def _short_of(self, row: int, rivals: Sequence[int], said: frozenset[str], about: frozenset[str]) -> list[int]:
-        """Rows of short messages on the subject of the message at `row` that say something which was not `said` there.
+    def _short_updates(self, row: int, rivals: Sequence[int], said: frozenset[str], about: frozenset[str]) -> list[int]:
+        """Rows of short messages on the subject of the message at `row` that add something to what it `said`.
 
-        Looked for among `rivals` and the messages that these reply to. The next user message counts as well, if nothing
-        else tells what it is about: "Too many, make it 3."
+        They are searched among `rivals` and the messages that these reply to. The next user message counts as well, if
+        nothing else shows what it is about: "Too many, make it 3."
         """
         scope, places = self.scope, self.scope.places
         place = int(places[row])
         told = [other for other in rivals if self._passage(other).speaker == "assistant"]
-        replied = [before for before in scope.beside(np.array(told, np.int64), -1).tolist() if before >= 0]
+        replied = [before for before in scope.neighbours(np.array(told, np.int64), -1).tolist() if before >= 0]
         scope.passages.read(replied)
         later, found = [other for other in dict.fromkeys([*rivals, *replied]) if places[other] > place], list[int]()
         self.contexts.read_around(later)
         for other in later:
             if self.ask.late():
                 break
-            context = self._leaning(other, said)
+            context = self._context_of_short(other, said)
             if context and self._is_about(context, said, about | said):
                 found.append(other)
         next_ = [r for by in (1, 2) for r in scope.at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
-        return found + [r for r in next_ if self.contexts.stands_alone(r) and self._leaning(r, said)]
+        return found + [r for r in next_ if self.contexts.stands_alone(r) and self._context_of_short(r, said)]
 
-    def _leaning(self, row: int, said: frozenset[str]) -> Context | None:
-        """What a short message at `row` belongs to, if it states something that was not `said`; else None.
+    def _context_of_short(self, row: int, said: frozenset[str]) -> Context | None:
+        """The context of a short message at `row` that adds something to what was `said`; else None.
 
-        A message that is understood by itself must also name something that the question asks for, or two rare words of
-        what was said. A rule need not: it holds for everything that it is about.
+        A message that can be understood by itself must also name something that the question asks for, or share two
+        rare words with what was said. A rule need not: it applies to everything that it is about.
         """
         context = self.contexts.of(row)
         if context is None or context.own <= said:
@@ -164,16 +168,16 @@ class Updates:
         shared, rarities = context.own & said, self.scope.rarities
         things = [term for term in informative([*shared]) if term.isalpha() and rarities[term] >= RARE]
         names = not self.mass or not shared.isdisjoint(self.mass) or len(things) > 1
-        return context if told and (names or not says_itself(told) or is_rule(text)) else None
+        return context if told and (names or not is_self_contained(told) or is_rule(text)) else None
 
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
-        """Is a short message, with what it belongs to and without what is new in it, mostly `about` the same?"""
+        """Is a short message with its context, apart from what is new in it, mostly `about` the same?"""
         new, rarities = context.own - said, self.scope.rarities
         weights = {term: rarities[term] for term in (context.own | context.words) - new}
         shared = [weight for term, weight in weights.items() if term in about]
         return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= SHARE * math.fsum(weights.values())
 
-    def _says_else(self, new: str, old: "_Earlier") -> bool:
+    def _states_otherwise(self, new: str, old: "_Earlier") -> bool:
         """Is a sentence of `new` about what `old` is about, with another value in it or in the next sentence?"""
         about, asked, values = old.about, old.asked, old.values
         each, rarities = sentences_of(new) if len(new) <= MOST_CHARS else (), self.scope.rarities
@@ -184,18 +188,22 @@ class Updates:
             if not is_asked and (not shared or max(shared) < RARE or sum(shared) < least):
                 continue
             is_question = ends_asking(sentence)
-            if values.has_other(sentence) and not values.is_named(sentence) and self._is_of_another(weights, about):
+            if (
+                values.has_other_value(sentence)
+                and not values.names_old_value(sentence)
+                and self._is_about_another(weights, about)
+            ):
                 continue
-            if values.has_other(sentence if is_question else " ".join(each[n : n + 2])):
-                if not old.named or values.is_named(sentence) or _says_the_same(sentence, weights, old.told):
+            if values.has_other_value(sentence if is_question else " ".join(each[n : n + 2])):
+                if not old.named or values.names_old_value(sentence) or _restates(sentence, weights, old.told):
                     return True
             elif not is_question and not old.named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
         return False
 
-    def _is_of_another(self, weights: Mapping[str, float], about: frozenset[str]) -> bool:
-        """Does a sentence speak of something else in the same words, as records do: "The Porto budget is 500" beside
-        what is asked of Lisbon's? weights: of its terms"""
+    def _is_about_another(self, weights: Mapping[str, float], about: frozenset[str]) -> bool:
+        """Is a sentence about something else in the same words, as records are: "The Porto budget is 500" when the
+        question is about Lisbon's? weights: of its terms"""
         asked = about.intersection(self.mass)
         others = (term for term, rarity in weights.items() if rarity >= RARE and term not in about)
         return not asked.issubset(weights) and any(not term.isdigit() and term not in self.mass for term in others)
@@ -206,7 +214,7 @@ class Updates:
 
 @lru_cache(maxsize=1 << 13)
 def content_of(text: str) -> tuple[str, ...]:
-    """The content words of a text. Cached: the same messages are compared again for each question."""
+    """The content words of a text. Cached: the same messages are compared for each question."""
     return tuple(filter(is_content, query_terms(text)))
 
 
@@ -215,10 +223,9 @@ def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(text[a:b] for a, b in sentences(text))
 
 
-def _says_the_same(sentence: str, weights: Mapping[str, float], told: Sequence[str]) -> bool:
-    """Does a sentence have most words of one that was told, with another value of the same unit: "The safe has a new
-    code, 9026" after "Code of the safe is 4471"? Two words in common are not enough: long messages share them by
-    chance.
+def _restates(sentence: str, weights: Mapping[str, float], told: Sequence[str]) -> bool:
+    """Does a sentence have most words of an earlier one, with another value of the same unit: "The safe has a new code,
+    9026" after "Code of the safe is 4471"? Two shared words are not enough: long messages share them by chance.
 
     weights: of its terms
     """
@@ -226,17 +233,18 @@ def _says_the_same(sentence: str, weights: Mapping[str, float], told: Sequence[s
     least = SHARE_SAME * sum(words.values())
     for old in told:
         shared = [words[term] for term in words.keys() & set(content_of(old))]
-        if len(shared) > 1 and math.fsum(shared) >= least and Changes(old).has_alike(sentence):
+        if len(shared) > 1 and math.fsum(shared) >= least and Changes(old).has_same_unit(sentence):
             return True
     return False
 
 
 def is_later(scope: Scope, row: int) -> npt.NDArray[np.bool_]:
-    """(n,) which passages of its session come after the message at `row`."""
+    """(n,) which passages of the session come after the message at `row`."""
     places, sessions = scope.places, scope.session_numbers
     later: npt.NDArray[np.bool_] = (places > places[row]) & (sessions == sessions[row])
     return later
 
 
-def speaker_name(passage: Passage) -> str:
+def speaker_prefix(passage: Passage) -> str:
+    """The speaker's name in front of a passage, with its colon; empty if there is none."""
     return passage.text[: name_before(passage.text)]

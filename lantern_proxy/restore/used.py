@@ -1,4 +1,4 @@
-"""Did the answer use what was restored? Updates confidence and success of those passages."""
+"""Updates confidence and success of restored passages: did the answer use them?"""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from lantern_proxy.restore.present import Present
 from lantern_proxy.turn import BlockKind, Placed
 
 REMEMBERED = 10_000
-"""Restored passages whose own terms are kept until their answer is known."""
+"""Restored passages whose own terms are kept until their answer arrives."""
 
 Learnt = tuple[Mapping[int, tuple[float, float, int, float]], Mapping[int, bool]]
 """passage id -> (confidence, success, accesses, accessed_at), and passage id -> did the answer use it?"""
 
 
 class Used:
-    """Keeps the terms that only a restored passage can give to an answer, until the answer is there. Thread-safe."""
+    """Keeps the terms that an answer can only have from a restored passage, until the answer arrives. Thread-safe."""
 
     def __init__(self, archive: Archive, rates: reinforce.Rates) -> None:
         self._archive, self._rates = archive, rates
@@ -26,7 +26,7 @@ class Used:
         self._lock = Lock()
 
     def remember(self, tenant: str, placed: Sequence[Placed], present: Present) -> None:
-        """Keep the terms that only these passages can give to the answer, for settle()."""
+        """Keep the terms that only these passages can contribute to the answer, for settle()."""
         said = {p.passage.id: {term_key(tag) for tag in p.passage.tags if tag in p.text} for p in placed}
         held = present.may_hold(frozenset().union(*said.values()))
         own = {passage_id: frozenset(term_keys - held) for passage_id, term_keys in said.items()}
@@ -38,11 +38,11 @@ class Used:
                 self._own.popitem(last=False)
 
     def settle(self, tenant: str, restored: Mapping[int, BlockKind], answer: str, now: float) -> Learnt:
-        """What TenantArchive.reinforce() is told after the answer to a request into which passages were restored, and
-        in which block each was.
+        """The arguments of TenantArchive.reinforce() after the answer to a request with restored passages; `restored`
+        tells in which block each one was.
 
-        What nobody asked for, in a loss block, is not less worth when the next answer does not say it: few say a rule.
-        Call it once a block, not again when the block is replayed.
+        A passage of a loss block that the answer does not use loses nothing: nobody asked for it, and rules are rarely
+        repeated. Call it once per block, not when the block is replayed.
         """
         said = term_key(answer)
         updates, used = {}, {}

@@ -1,6 +1,7 @@
 """Computes the missing vectors of passages: of the whole text, and of each word that counts.
 
-Apart from restore/dense.py, so that a proxy that restores nothing embeds without what restores, which takes 4 MB.
+Separate from restore/dense.py, so that a proxy that only archives can embed without loading the restore code, which
+takes 4 MB.
 """
 
 from collections.abc import Callable
@@ -12,10 +13,11 @@ from lantern_proxy.embed import Embedder
 def embed_some(
     archive: Archive, embedder: Embedder, most: int, give_way: Callable[[], None] = lambda: None
 ) -> int | None:
-    """Embed at most `most` passages that have no vector; how many vectors are new. None: no passage waits.
+    """Embed at most `most` passages without vectors; returns how many vectors are new, None if no passage waits.
 
-    give_way: called before each, and may wait for what is more urgent
-    Raises ModelError while the embedder is not ready, ArchiveError.
+    give_way: called before each passage, and may wait for more urgent work
+
+    Raises ModelError while the embedder is not ready, and ArchiveError.
     """
     waiting = archive.unembedded(most)
     if not waiting:

@@ -1,4 +1,4 @@
-"""Removes lost passages that say too little of what is asked to stand in a question block."""
+"""Removes lost passages that are too weak, compared with the best one, to be in a question block."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
@@ -8,44 +8,44 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import HELD, PRINTED
 from lantern_proxy.restore.cover import ECHO
 from lantern_proxy.restore.lines import Line
-from lantern_proxy.restore.parts import Candidate, is_agents
+from lantern_proxy.restore.parts import Candidate, is_agent_session
 from lantern_proxy.restore.question import Evidence, coverage
 from lantern_proxy.restore.scope import Scope
 
 SAID_BESIDE, SAID_TOGETHER, PRINTED_BESIDE = 0.4, 0.2, 0.5
-"""Least score, as a share of the best one's: of what is said; in an agent's session, of what is said in the best one's
-turn; and there, of tool results and calls."""
+"""Least score as a share of the best passage's: of what was said; in an agent's session, of what was said in the turn
+of the best one; and there, of tool results and calls."""
 AMONG_PEOPLE = 0.2
-"""The same where people talk to each other."""
+"""The same in chats between people."""
 SURELY = 0.5
-"""A passage that holds this share of the question is never weak: among few passages, no score is far above the mean."""
+"""A passage with this coverage of the question is never weak: among few passages, no score is far above the mean."""
 NEAR = 0.35
-"""Least cosine with the question of a passage that bears on it without sharing a word."""
+"""Least cosine of a relevant passage that shares no word with the question."""
 ASKED_BEFORE = 0.9
-"""A passage with this share of the question is taken for an earlier copy of the question itself."""
+"""A passage with this coverage is taken for an earlier copy of the question itself."""
 
 
 def without_weak(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask, *, people: bool,
 ) -> list[Candidate]:  # fmt: skip
-    """`candidates` without those that say much less of what is asked than the best passage of `order` does.
+    """`candidates` without those that are much weaker than the best passage of `order`.
 
-    The best passage need not be lost: the request, or a block in it, may show it. If so, or if it holds half of the
-    question, candidates that share no word with the question go as well, since they owe their score to their
-    neighbours. Rules go for that reason only if the best passage is shown.
+    The best passage need not be lost: the request, or a block in it, may have it. If so, or if it covers half of the
+    question, candidates that share no word with the question are removed as well, since they owe their score to their
+    neighbours. Rules are removed for that reason only if the request has the best passage.
 
-    Between people the limit is lowest, since they ask in other words. What was said in the turn of the best passage
-    stays. An agent's session is full of printed output and repeats the words of its task in every step. There
-    candidates of the best one's turn are compared with it, too, and tool results, calls and standing rules must hold
-    more than one word of the question.
+    The limit is lowest in chats between people, since they ask in other words. Passages from the turn of the best one
+    are kept. An agent's session is full of tool output and repeats the words of its task in every step. There the limit
+    applies to the turn of the best passage, too, and tool results, calls and standing rules must cover more than one
+    word of the question.
 
-    people: do people talk to each other in `order`? See among_people()
+    people: is `order` from a chat between people? See is_group_chat()
     """
-    if is_agents([each.passage for each in scope.passages.of(order)]):
-        is_strong = _strong_of_agents(candidates, scope, evidence, mass, order)
+    if is_agent_session([each.passage for each in scope.passages.of(order)]):
+        is_strong = _strong_in_agent_session(candidates, scope, evidence, mass, order)
     else:
-        first = _first(candidates, scope, mass, order)
+        first = _reference_row(candidates, scope, mass, order)
         least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(first)
         told = scope.passages[first].passage
         best, lost = scope.passages[order[0]], {candidate.row for candidate in candidates}
@@ -75,15 +75,15 @@ def without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> l
     for candidate in candidates:
         said = _replied_to(candidate, scope, ask)
         lost = tuple(i for i in candidate.lost if not echoes(candidate.lines[i], said, scope))
-        if lost and not _only_asks_on(candidate, lost):
+        if lost and not _is_only_closing_question(candidate, lost):
             found.append(candidate if lost == candidate.lost else candidate._replace(lost=lost))
         else:
             ask.passed.add(candidate.passage, "present", row=candidate.row)
     return found
 
 
-def _only_asks_on(candidate: Candidate, lost: Sequence[int]) -> bool:
-    """Are the lost lines only the closing question of an assistant's message whose rest the request holds?"""
+def _is_only_closing_question(candidate: Candidate, lost: Sequence[int]) -> bool:
+    """Are the lost lines only the closing question of an assistant's message whose rest the request has?"""
     rest = len(lost) < len(candidate.lines) and candidate.passage.speaker == "assistant"
     return rest and all(ends_asking(candidate.lines[i].flat) for i in lost)
 
@@ -100,7 +100,7 @@ def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> list[frozenset[
 
 
 def echoes(line: Line, messages: Iterable[frozenset[str]], scope: Scope) -> bool:
-    """Does a sentence add little to the words of one of these messages, and no figure?"""
+    """Does a sentence add little, and no number, to the words of one of these messages?"""
     figures = {word for word in terms(line.flat) if any(map(str.isdigit, word))}
     rarities = {word: scope.idf(word) for word in line.words}
     least = ECHO * fsum(rarities.values())
@@ -111,17 +111,20 @@ def echoes(line: Line, messages: Iterable[frozenset[str]], scope: Scope) -> bool
     return any(map(has, messages))
 
 
-def _first(candidates: Sequence[Candidate], scope: Scope, mass: Mapping[str, float], order: Sequence[int]) -> int:
-    """The best row, lost or not, other than the question itself, which the request holds."""
+def _reference_row(
+    candidates: Sequence[Candidate], scope: Scope, mass: Mapping[str, float], order: Sequence[int]
+) -> int:
+    """The best row, lost or not, except copies of the question, which the request has."""
     lost = {candidate.row for candidate in candidates}
     others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
     return next(others, order[0])
 
 
-def _strong_of_agents(
+def _strong_in_agent_session(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int]
 ) -> Callable[[Candidate], bool]:
-    first = _first(candidates, scope, mass, order)
+    """The test for a strong candidate in an agent's session, see without_weak()."""
+    first = _reference_row(candidates, scope, mass, order)
     best, told = evidence.score(first), scope.passages[first].passage
 
     def is_strong(candidate: Candidate) -> bool:

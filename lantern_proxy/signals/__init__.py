@@ -1,10 +1,10 @@
-"""Kinds of evidence for a passage: each a pure scoring function over a question's candidates; larger is better.
+"""Kinds of evidence for a passage, each a pure scoring function over a question's candidates; larger is better.
 
-words      BM25 (bm25/), its scores flowing into neighbours (rank.smooth)
+words      BM25 (bm25/), with scores flowing into neighbours (rank.smooth)
 vectors    cosine, and word by word (signals/late.py)
-alike      signals/alike.py: word by word, by a table, while there are no vectors
+alike      signals/word_similarity.py: word by word with a table, while there are no vectors
 keywords   keywords(): terms of the question among tags, paths and tool names
-speaker    said_by(): was it said by the one that the question is about?
+speaker    said_by(): is the passage by the speaker that the question is about?
 dates      signals/dates.py: days named in the question and in the passage
 form       signals/form.py: the kind of answer that is wanted, and the kind of text a passage is
 """
@@ -22,18 +22,19 @@ _OF_LINE = re.compile(
     r"(?:[\[(]?\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?: ?[ap]m)?[\])]?,? +)?(?:- )?"
     r"([^\W\d_][\w.'\u2019-]{0,30}(?: [^\W\d_][\w.'\u2019-]{0,30}){0,2}): "
 )
-"""A name before a line of a transcript: "[09:02] Mara Ode: ", "Özlem: "."""
+"""A speaker's name in front of a line of a transcript: "[09:02] Mara Ode: ", "Özlem: "."""
 
 
 def speaker_name(text: str) -> str:
-    """The index term of a name before the text of a passage ("Caroline: we moved"), as group chats have it; or ""."""
+    """The index term of a speaker's name in front of a passage ("Caroline: we moved"), as in group chats; "" if
+    none."""
     match = _named(text)
     found = terms(match.group(1)) if match else []
     return found[0] if found else ""
 
 
 def name_before(text: str) -> int:
-    """Where the name before the text of a passage ends, behind its colon; 0: there is none."""
+    """Where the speaker's name in front of a passage ends, after its colon; 0 if there is none."""
     match = _named(text)
     return match.end() - 1 if match else 0
 
@@ -43,21 +44,23 @@ def _named(text: str) -> re.Match[str] | None:
 
 
 def name_of_line(text: str, at: int) -> int:
-    """The same of a line of a transcript, which may have a time in front, and more than one name."""
+    """The length of the speaker's name in front of a transcript's line, which may contain a time and several names."""
     match = _OF_LINE.match(text, at)
     words = match[1].split() if match else []
     return match.end() - 1 if match and words[0][0].isupper() and words[-1][0].isupper() else 0
 
 
 NAMED = 0.25
-"""Share of what users say from which on names stand before it: the rest may be later pieces of long messages."""
+"""Least share of user text with names in front of it; the rest may be later pieces of long messages."""
 
 
 def named(names: Sequence[str], speakers: Sequence[str], counts: Sequence[int] | None = None) -> bool:
-    """Do names stand before what users say, as group chats have it? Before few of them it is a heading: "Hotels: ".
+    """Do user messages begin with their author's name, as in group chats? In only a few of them it is a heading:
+    "Hotels: ".
 
-    names: what may be a name before each text, "" where nothing is; speakers: of each; counts: how many texts each of
-    these stands for, None: one
+    names:    the possible name in front of each text, "" if there is none
+    speakers: of each text
+    counts:   how many texts each entry stands for; None: one
     """
     each = zip(names, speakers, counts or [1] * len(names), strict=True)
     said = [(n, n if name else 0) for name, speaker, n in each if speaker == "user"]
@@ -65,12 +68,12 @@ def named(names: Sequence[str], speakers: Sequence[str], counts: Sequence[int] |
 
 
 def said_by(roles: Sequence[str], names: Sequence[str], asked: Collection[str], role: str) -> Floats:
-    """(n,) 1 for what was said by the one that the question is about, else 0.
+    """(n,) 1 for passages by the speaker that the question is about, else 0.
 
     roles: speaker of each candidate: user, assistant, tool ...
     names: speaker_name() of each
     asked: index terms of the question
-    role:  whom it is about when it names no speaker; "" for nobody in particular: then all get 0
+    role:  used if the question names no speaker; "" for nobody in particular: then all get 0
     """
     named = set(names) & set(asked)
     return np.array([name in named for name in names] if named else [each == role for each in roles], np.float64)

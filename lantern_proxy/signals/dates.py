@@ -1,4 +1,4 @@
-"""The days that a text names, relative ones resolved against the day it was said. Pure; days count from 1970, UTC.
+"""The days named in a text, with relative ones resolved against the day it was said. Pure; days count from 1970, UTC.
 
 spans("we met last Friday, not on 7 May 2023", at=1_683_554_160)    the Friday before 8 May 2023, and 7 May 2023
 """
@@ -11,7 +11,7 @@ from lantern_proxy.analyze import folded
 from lantern_proxy.signals.words import Counts, count
 
 Span = tuple[int, int]
-"""First and last day, both included."""
+"""First and last day, inclusive."""
 
 DAY_S = 86_400
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -29,7 +29,7 @@ _BEGINS = (
     r"\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|in |of |on |during |since |early |late |mid |last |this |next "
     r"|past |yesterday|to[dmn]|an? |one |two |three |four |five |six |few |couple "
 )
-"""What the alternatives of _DATE begin with: to try these first takes half of the time."""
+"""Beginnings of the alternatives of _DATE; checking these first halves the time."""
 _DATE = re.compile(
     rf"\b(?=[\da-fijlmnopsty])(?={_BEGINS})(?:"
     + "|".join(
@@ -48,7 +48,7 @@ _DATE = re.compile(
     )
     + ")"
 )
-"""Of a text in lower case: a third of what it costs to ignore case."""
+"""For lower-case text: takes a third of the time of ignoring case."""
 
 
 def day_of(at: float) -> int:
@@ -57,10 +57,10 @@ def day_of(at: float) -> int:
 
 
 def spans(text: str, at: float, counts: Counts | None = None) -> list[Span]:
-    """The days that `text`, said `at` (Unix seconds), names; in order. A month without a year is the last one of it.
-    None where `at` is no date, as when it counts milliseconds.
+    """The days that `text`, said `at` (Unix seconds), names; in order. A month without a year is the most recent one.
+    Empty if `at` is no valid date, for example in milliseconds.
 
-    counts: of this text, where they are known
+    counts: of this text, if known
     """
     counts = counts or count([text])[0]
     if not (counts.days or counts.years):
@@ -80,7 +80,7 @@ def spans(text: str, at: float, counts: Counts | None = None) -> list[Span]:
 
 
 def closeness(asked: Sequence[Span], told: Sequence[Span]) -> float:
-    """How near the days of two texts are, 0..1: 1 for the same, less for a wider one around, 1/e a week apart."""
+    """How close the days of two texts are, 0..1: 1 for equal ones, less for a wider span around, 1/e a week apart."""
     return max((_near(a, b) for a in asked for b in told), default=0.0)
 
 
@@ -143,7 +143,7 @@ def _month(name: str) -> int:
 
 
 def _year_of(month: int, today: date) -> int:
-    """The year of the last such month that is not in the future."""
+    """The year of the most recent such month."""
     return today.year if month <= today.month else today.year - 1
 
 

@@ -1,7 +1,7 @@
 """What kind of text a passage is, and what kind of answer a question wants. Pure.
 
-Counts and flags that cost microseconds; the light reranker learns what they are worth. The one prior that is used
-untrained, `fits`, can be switched off (`restore.weights: {form: 0}`).
+Counts and flags that cost microseconds; the light reranker learns their weights. The only prior that is used untrained,
+`fits`, can be switched off (`restore.weights: {form: 0}`).
 """
 
 import re
@@ -32,10 +32,10 @@ TRAITS = (
     "attached",
     "code",
 )
-"""What traits() gives of a passage, one number for each, in this order."""
+"""Names of the numbers that traits() returns, in this order."""
 
 ASKED = ("when", "where", "who", "number", "span", "why", "what", "yes_no", "plan", "length")
-"""What asked() gives of a question, one number for each, in this order."""
+"""Names of the numbers that asked() returns, in this order."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][a-z]+)?")
 _RUN = re.compile(r"\w+")
@@ -47,7 +47,8 @@ _NUMBERS = frozenset(
 )
 _MORE_TIME = re.compile(r"\bthis (?:morning|summer)\b|\b\d{1,2}:\d\d\b|\b(?!(?:19|20)\d\d)\d{4}-\d\d-\d\d\b")
 _NAME = re.compile(r"[A-Z](?<=\s[A-Z])(?<![.!?:\n\"] [A-Z])[\w'\u2019]+")
-"""These begin with a sign to look for, and ask then what is before it: a third of what it costs the other way round."""
+"""These patterns begin with a character to search for and then check what precedes it, which takes a third of the
+time."""
 _PAST = frozenset(
     """
     went got had was were did made took saw met bought began won lost found left gave told said came felt ran wrote
@@ -76,29 +77,29 @@ _PLAN = re.compile(r"\bwould\b|\bmight\b|\blikely\b|\bplan\w*\b|\bgoing to\b|\bw
 
 
 class Form(NamedTuple):
-    """What `fits` looks at in a passage; numbers are 0..1."""
+    """What `fits` considers in a passage; numbers are 0..1."""
 
     asking: float
     """Share of its sentences that are questions."""
     addressed: float
-    """Words of the second person: 1 where every fifth word is one."""
+    """Second-person words: 1 if every fifth word is one."""
     dated: float
-    """Time words: 1 from two on."""
+    """Time words: 1 for two or more."""
     own: float
-    """Words of the first person: 1 where every tenth word is one."""
+    """First-person words: 1 if every tenth word is one."""
     standing: float
-    """1 for a rule that the user laid down, a third for a preference."""
+    """1 for a rule set by the user, a third for a preference."""
     ends_asking: float
-    """1 where it ends with a question mark."""
+    """1 if it ends with a question mark."""
 
 
 def _times(text: str, counts: Counts) -> int:
-    """Time words, and more that tells a time."""
+    """Number of time words, times and dates."""
     return counts.time + (len(_MORE_TIME.findall(folded(text))) if counts.times else 0)
 
 
 def form_of(text: str, speaker: str, counts: Counts | None = None) -> Form:
-    """The form of a text. counts: of this text, where they are known"""
+    """The form of a text. counts: of this text, if known"""
     counts = counts or count([text])[0]
     asking, words = counts.asking / max(1, counts.ends), len(text) / LETTERS_A_WORD + 1
     addressed, own, dated = counts.second / words, counts.first / words, min(2, _times(text, counts))
@@ -118,12 +119,12 @@ LETTERS_A_WORD = 5.5
 def fits(question: str, forms: npt.ArrayLike, *, answers: npt.ArrayLike | None) -> Floats:
     """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 6, at worst -3.
 
-    Who asks does not answer, who speaks of themselves tells, and a question about time wants a time.
-    Among people an answer tells, and what is said to another is about that one's news, and tells nothing. Where an
-    assistant answers, rules and preferences of the user hold for what it is asked now.
+    A question is no answer, first-person statements inform, and a question about time wants a time. Between people, an
+    answer informs, while what is said to another person is about that person's news. With an assistant, rules and
+    preferences of the user apply to the current question.
 
     forms:   (n, 6) numbers of each Form
-    answers: (n,) does each follow a message that ends with a question? None: not all were said by people to each other
+    answers: (n,) does each follow a message that ends with a question? None if it is not a chat between people only
     """
     people = answers is not None
     weights = (-1.0, -2.0 if people else 0.0, 2.0 if _WHEN.search(question) else 0.0, 1.0, 0.0 if people else 3.0)
@@ -133,7 +134,7 @@ def fits(question: str, forms: npt.ArrayLike, *, answers: npt.ArrayLike | None) 
 
 
 def asks_and_tells(text: str) -> tuple[str, str]:
-    """The sentences of a passage that ask, and the others, without the name in front of them."""
+    """(questions, other sentences) of a passage, without the speaker's name."""
     said = text[name_before(text) :]
     each = [said[start:end] for start, end in sentences(said)]
     asking = [sentence.rstrip("!)\"' *").endswith(QUESTION_MARKS) for sentence in each]
@@ -142,9 +143,9 @@ def asks_and_tells(text: str) -> tuple[str, str]:
 
 
 def traits(text: str, counts: Counts | None = None) -> tuple[float, ...]:
-    """One number for each of TRAITS; counts are per word, so that length counts once only.
+    """One number for each of TRAITS; counts are per word, so that length matters only once.
 
-    counts: of this text, where they are known
+    counts: of this text, if known
     """
     words, counts = len(_WORD.findall(text)) + 1, counts or count([text])[0]
     stripped, runs = text.rstrip(), _RUN.findall(folded(text))

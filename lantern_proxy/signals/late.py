@@ -1,9 +1,9 @@
 """Late interaction: each word of a question is matched with its best counterpart in a passage, by vectors. Pure.
 
 MaxSim of ColBERT (Khattab and Zaharia 2020, section 3.3) over the token vectors of a plain sentence embedder, with two
-changes that an untrained model needs: the words of the question count by their idf, and similarities are cubed, so
-that a good match outweighs many poor ones. The inner loop is native/late.c or its numpy twin, in integers and so with
-the same results.
+changes that an untrained model needs: the words of the question are weighted by their idf, and similarities are cubed,
+so that a good match outweighs many poor ones. The inner loop is native/late.c or its numpy twin; both use integers and
+give the same results.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ Tokens = npt.NDArray[np.int8]
 
 DIM = 128
 SCALE = 342.0
-"""127 / (4.2 / sqrt(DIM)): of a random unit vector one number in 40,000 is cut."""
+"""127 / (4.2 / sqrt(DIM)): of a random unit vector one number in 40,000 is clipped."""
 ASKED_SCALE = 32_767.0
-"""The scale of a question's vectors, in 16 bits: by rounding they lose a hundredth of what vectors of passages lose."""
+"""The scale of a question's vectors, in 16 bits: rounding costs them a hundredth of what it costs passages."""
 AT_ONCE = 1_024
-"""Tokens that the numpy twin compares at once: their vectors stay in a near cache, which saves a third of the time."""
+"""Tokens that the numpy twin compares at once, so that their vectors stay in the cache; saves a third of the time."""
 POWER = 3
 CONTEXT = 0.8
-"""What a match in the message before is worth, where the passage itself has no better one."""
+"""Factor of a match in the previous message, if the passage itself has no better one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,18 @@ def pack(vectors: npt.NDArray[np.float32]) -> Tokens:
 
 
 def kernels() -> list[str]:
-    """What `best_matches` can be told to use on this machine, the best last."""
+    """The kernels of `best_matches` on this machine, the best last."""
     return ["numpy", *ISAS[: lib.late_best_isa() + 1]] if BUILT else ["numpy"]
 
 
 ISAS = ("scalar", "avx2")
-"""As the isa of late.h."""
+"""Names of the isa values of late.h."""
 
 
 def best_matches(asked: npt.NDArray[np.float32], passages: Sequence[Tokens], *, kernel: str = "") -> Floats:
-    """(t, p) largest cosine of each token of the question with one of the passage; 0 for a passage without tokens.
+    """(t, p) highest cosine of each question token with a token of the passage; 0 for a passage without tokens.
 
-    asked: (t, DIM), each of length 1; kernel: one of `kernels()`, by default the best. All give the same
+    asked: (t, DIM), each of length 1; kernel: one of `kernels()`, by default the best. All give the same result
     """
     numbers = np.rint(asked * np.float32(ASKED_SCALE)).astype(np.int16)
     kernel = kernel or kernels()[-1]
@@ -85,7 +85,7 @@ def _best_in_c(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], kernel:
 
 
 def _best_in_numpy(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], _: str) -> npt.NDArray[np.int32]:
-    """What the C kernels give, bit for bit: these integers are exact in float64."""
+    """The result of the C kernels, bit for bit: these integers are exact in float64."""
     found = np.zeros((len(asked), len(passages)))
     wanted, room = asked.astype(np.float64), max(AT_ONCE, max(map(len, passages), default=0))
     told = np.empty((room, DIM))
@@ -105,11 +105,12 @@ def _best_in_numpy(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], _: 
 def in_context(
     matches: Floats, places: Ints, *, discount: float = CONTEXT, openness: Floats | None = None
 ) -> Floats:  # fmt: skip
-    """(t, p) `matches`, where a word may also be found in the message before, at a discount.
+    """(t, p) `matches`, where a word may also match in the previous message, at a discount.
 
-    An answer often leaves out what its question named. places: (p,) as `rank.smooth` has them
-    openness: (p,) 0..1. With it what is found in the message before counts by the openness of both, and not less: a
-              long message holds some match for any word, and needs none of others
+    An answer often omits what its question named. places: (p,) as in `rank.smooth`
+
+    openness: (p,) 0..1. If given, a match in the previous message is weighted by the openness of both messages instead:
+              a long message has some match for any word, and needs none from others
     """
     if not matches.size:
         return matches

@@ -1,6 +1,6 @@
 """Scores relative to others: to the best one, by rank, to neighbours, within a session. Pure.
 
-native/relative.c does it where it was built: ranks of some rows need no sort of all. Its numpy twin is here.
+native/relative.c computes them where it is built: ranks of some rows need no full sort. Its numpy twin is here.
 """
 
 from dataclasses import dataclass
@@ -28,20 +28,20 @@ _PAD = 2
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where passages stand."""
+    """The positions of passages, and the ones to describe."""
 
     places: Ints
     """(n,) message number of each passage, as rank.smooth() takes it; n > 0."""
     sessions: Ints
     """(n,) number of each passage's session, from 0."""
     rows: Ints
-    """(m,) the passages that are asked for; no repeats."""
+    """(m,) the passages to describe; no repeats."""
 
 
 def columns(scores: Floats, stand: Stand, *, native: bool = BUILT) -> Floats:
-    """(s, COLUMNS, m) for s signals, how the scores of m passages stand to others.
+    """(s, COLUMNS, m) for s signals, the scores of m passages relative to the others.
 
-    scores: (s, n) >= 0; native: by C, which gives the same bit for bit
+    scores: (s, n) >= 0; native: use C, which gives the same result bit for bit
     """
     found = _in_c(scores, stand) if native else _in_numpy(scores, stand)
     n = scores.shape[1]
@@ -60,7 +60,7 @@ def _logs(n: int) -> Floats:
 
 
 def log_ranks(scores: Floats) -> Floats:
-    """(n,) log(1 + places behind the best) of each of (n,); ties by place."""
+    """(n,) log(1 + rank), where the best has rank 0; ties in order of position."""
     found: Floats = np.log1p(_ranks(scores))
     return found
 
@@ -105,7 +105,7 @@ def _one_in_numpy(scores: Floats, stand: Stand) -> Floats:
 
 
 def _ranks(scores: Floats) -> Floats:
-    """(n,) places behind the best."""
+    """(n,) rank of each score; the best has rank 0."""
     ranks = np.empty(len(scores))
     ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
     return ranks

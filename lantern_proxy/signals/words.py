@@ -1,6 +1,6 @@
-"""How many words of each category a text has, for telling what kind of text it is; counted in one pass. Pure.
+"""Counts the words of each category in a text in one pass, to tell what kind of text it is. Pure.
 
-native/facts.c gives the same where it was built and can; what it must equal is here.
+native/facts.c gives the same result where it is available; the reference is here.
 """
 
 import re
@@ -26,7 +26,7 @@ _DAYS = frozenset(
     morning night weekend week month year ago
     """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
-"""Words one of which stands in every day that is named but those with a year in figures."""
+"""Every named day contains one of these words, except days with a year in figures."""
 
 _RUN = re.compile(r"\w+")
 _ENDS = re.compile(r"[.!?\u2026\n]+")
@@ -34,23 +34,23 @@ _TIMES = re.compile(r":\d|-\d|this [ms]")
 
 
 class Counts(NamedTuple):
-    """How many words of each sort one text has, in the order of facts_counts in native/facts.h."""
+    """Number of words of each category in one text, in the order of facts_counts in native/facts.h."""
 
     first: int
     second: int
     """Words of the first and of the second person."""
     time: int
-    """Words that tell a time."""
+    """Words for a time."""
     days: int
-    """Words of which every day that is named has one, if not `years`."""
+    """Every named day contains one of these words, or counts in `years`."""
     years: int
     """Words of four digits."""
     ends: int
-    """How many places there are where a sentence may end: runs of full stops and the like, or of line breaks."""
+    """Possible ends of a sentence: runs of full stops and the like, or of line breaks."""
     asking: int
     """How many of `ends` have a question mark."""
     times: int
-    """Places that look like a time: 0 where a time is told by words alone."""
+    """Places that look like a time in figures; if 0, only words tell a time."""
 
 
 @lru_cache(maxsize=1)
@@ -59,7 +59,7 @@ def _native_words() -> Any:
 
 
 def count(texts: Sequence[str]) -> list[Counts]:
-    """The Counts of each text. For many texts at once each costs half."""
+    """The Counts of each text. A large batch costs half as much per text."""
     found = native.counts(texts, _native_words()) if native.SERVES else None
     return [*map(count_in_python, texts)] if found is None else [*map(Counts._make, found)]
 

@@ -1,4 +1,5 @@
-"""A sentence prepared for comparison: its words, its values, and whether it says that something changed. Pure."""
+"""Parses a sentence for comparing statements: its words, its values, and whether it says that something changed.
+Pure."""
 
 # ruff: noqa: RUF001 - letters of other languages are meant
 
@@ -18,10 +19,10 @@ _NOW_ELSEWHERE = (
     "jetzt|nun|ab sofort|statt|anstatt|sondern|maintenant|désormais|plutôt|au lieu|ahora|en vez|en lugar|ora|adesso"
     "|invece|agora|em vez|voortaan|nu|in plaats|teraz|zamiast|теперь|вместо|artık|yerine"
 )
-"""The same in other languages, a word or two of each. A change that is told in other words goes unnoticed: then both
-statements stay."""
+"""The same in other languages, a word or two each. A change in other words goes unnoticed, and both statements are
+kept."""
 _BACK = r"(?:(?<!.)|(?<=\bis )|(?<=\bare ))back to|back to(?= \d)"
-"""As in "the port is back to 3001", "replicas back to 3"; but a flight back to Oslo is another one."""
+"""As in "the port is back to 3001" and "replicas back to 3", but not in "a flight back to Oslo"."""
 CUE = re.compile(
     # "actually", "no longer"
     r"\b(?:actually|instead(?: of)?|rather than|no longer|not any ?more|anymore|correction|scratch that"
@@ -35,13 +36,13 @@ CUE = re.compile(
     rf"|{_BACK}|désormais|voortaan|ab sofort|(?<=\w )(?:{_NOW_ELSEWHERE})|{_ENDED_ELSEWHERE})\b",
     re.I,
 )
-"""Words that say that something is otherwise now."""
+"""Words that signal a change."""
 _ENDED = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|dropped|got rid of|removed|quit|gave up|abandoned"
     rf"|{_ENDED_ELSEWHERE})\b",
     re.I,
 )
-"""Words that say that something is over, with nothing in its place."""
+"""Words that say that something is over and nothing replaces it."""
 _ENDED_SIGNS = (
     "no longer", "not any", "anymore", "stopped", "dropped", "got rid of", "removed", "quit", "gave up", "abandoned",
     "mehr", "ya no", "più", "mais", "já não", "meer", "już nie", "больше не", "уже не", "plus",
@@ -51,14 +52,13 @@ _CUE_SIGNS = (
     "bump", "second thought", "renam", "replac", "postponed", "rescheduled", "pushed", "sorry, ", "i meant", "make ",
     "back to", "now", *_NOW_ELSEWHERE.split("|"), *_ENDED_SIGNS,
 )  # fmt: skip
-"""Every text that _ENDED (or CUE) matches holds one of these: to look for them costs a tenth of what the patterns
-do."""
+"""Every match of _ENDED (or CUE) contains one of these; looking for them costs a tenth of matching the patterns."""
 _PLAIN = r"[a-z]++(?![\w/@-]|\.\w)"
-"""A word in lower case that no value begins with: most are such, and they are passed over at once."""
+"""A lower-case word that begins no value. Most words are such, and they are skipped at once."""
 _WRITTEN = (
     "[\u3007\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341\u767e\u5343\u4e07\u842c\u4e24\u5169]"
 )
-"""A numeral of Chinese or Japanese."""
+"""A Chinese or Japanese numeral."""
 _VALUE = (
     rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
     # /etc/hosts, ~/notes.md, src/main.rs, ann@corp.example
@@ -79,9 +79,9 @@ _VALUE = (
     rf"|(?P<written>{_WRITTEN}+(?=[\u6708\u65e5\u53f7\u865f\u70b9\u9ede\u65f6\u6642\u5206\u5e74\u5143\u5186\u5713\u5757\u4eba\u540d\u4f4d\u665a\u6cca\u697c\u968e])"
     rf"|{_WRITTEN}{{3,}})"
 )
-"""A value: what two statements of the same may differ in. The group that matches is its sort."""
+"""A value: what two statements about the same may differ in. The group that matches is its sort."""
 _PIECES = re.compile(rf"(?:{_PLAIN}\s*+|\s++)*+(?:{_VALUE}|[A-Za-z]++|.|\Z)", re.S)
-"""A value, or something that is none, and the plain words before it: they are passed over at once."""
+"""A value or anything else, and the plain words before it, which are skipped at once."""
 _WORD = re.compile(r"\w+")
 _BEHIND = re.compile(r"\s*(\w+)")
 _PIECE = re.compile(r"\w+|[=,;:()\u2014\u3001\uff0c\uff1b\uff1a]")
@@ -92,8 +92,8 @@ _LINKING = frozenset(
     use uses used using set listen listens run runs
     """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
-"""Words that two statements of the same need not share. None of them forbids or limits anything. Only English has such
-a list: in other languages every word counts."""
+"""Words that two statements about the same need not share. None of them forbids or limits anything. Only English has
+such a list: in other languages every word counts."""
 _CHANGING = _LINKING | frozenset(
     f"""
     actually instead rather than no not longer any more anymore correction sorry meant now still changed change
@@ -104,14 +104,14 @@ _CHANGING = _LINKING | frozenset(
     plaats van del vez lugar à au y {_NOW_ELSEWHERE.replace("|", " ")} değil
     """.split()
 )
-"""Words that a newer statement may have though the older one lacks them."""
+"""Words that a newer statement may have although the older one lacks them."""
 OWN = frozenset(("i", "we", "my", "our"))
-"""Words for who speaks: a newer statement need not repeat them."""
+"""Words for the speaker: a newer statement need not repeat them."""
 _ASIDE = re.compile(
     r"on second thought|(?:i|we)(?:'ve| have)?(?= (?:chang|mov|switch|renam|replac|bump|push|postpon|updat|migrat))",
     re.I,
 )
-"""What a newer statement says beside what it is about: it is left out."""
+"""Phrases of a newer statement that are not about its subject; they are dropped."""
 _NOT = frozenset("not nicht kein keine pas no non não niet nie не değil".split())  # noqa: SIM905
 _UNIT_WORDS = frozenset(
     """
@@ -119,15 +119,15 @@ _UNIT_WORDS = frozenset(
     seconds degrees
     """.split()  # noqa: SIM905
 )
-"""Words behind a number that are a unit even where a word stands in front of it: "costs 45 euros". In "ticket 45
-closed" the number is the name of a record."""
+"""Words that are a unit after a number even if a word precedes it: "costs 45 euros". In "ticket 45 closed" the number
+is the name of a record."""
 _STATED = ("number", "date", "$", "\u20ac", "\u00a3", "%")
 _IS = frozenset("is are was = : ist sind est sont es son è é są это".split())  # noqa: SIM905
-"""Words in front of a value that is stated, where nothing says that it changed: "The deadline is 10 May"."""
+"""Words before a value that is stated without a signal of change: "The deadline is 10 May"."""
 
 
 class Value(NamedTuple):
-    """A value, and where it stands in its sentence."""
+    """A value and its position in the sentence."""
 
     text: str
     """Lower case."""
@@ -135,40 +135,41 @@ class Value(NamedTuple):
     before: str
     """The word right before a number, which may make it the name of a record: "room 12"."""
     unit: str
-    """The word right behind a number."""
+    """The word right after a number."""
     tail: tuple[str, ...]
-    """The words behind that, to the end of its clause."""
+    """The words after that, to the end of its clause."""
     head: frozenset[str]
-    """The words of the sentence to that end."""
-    beside: frozenset[str]
-    """The other values of the sentence to that end."""
-    moved: bool
-    """Right behind "to"."""
-    denied: bool
-    """"not 5432"."""
+    """The words of the sentence up to that end."""
+    other_values: frozenset[str]
+    """The other values of the sentence up to that end."""
+    after_to: bool
+    """It is right after "to"."""
+    negated: bool
+    """As in "not 5432"."""
     stated: bool
-    """A number or a date right behind "is" or a colon."""
+    """It is a number or a date right after "is" or a colon."""
 
 
-class Compared:
-    """A sentence as statements are compared. What few comparisons ask for is computed when it is asked for."""
+class ParsedStatement:
+    """A sentence parsed for comparison. What few comparisons need is computed on first access."""
 
     __slots__ = (
-        "_ended",
-        "_has_words",
         "_kinds",
-        "_says_so",
+        "_located_values",
+        "_says_changed",
+        "_says_ended",
         "_text",
-        "_told",
         "_words",
-        "every",
+        "_words_and_values",
+        "all_values",
         "frame",
-        "has",
+        "tokens",
         "values",
     )
 
     def __init__(self, text: str) -> None:
         values: dict[str, set[str]] = {}
+        """Sort of value -> its values, lower case."""
         rest, at = [], 0
         for match in _values(text):
             sort = match.lastgroup or ""
@@ -178,70 +179,70 @@ class Compared:
         self._text = text
         self.values = {sort: frozenset(found) for sort, found in values.items()}
         """Sort of value -> those in it, lower case."""
-        self.every: frozenset[str] = frozenset().union(*values.values())
+        self.all_values: frozenset[str] = frozenset().union(*values.values())
         self.frame = tuple(_WORD.findall(" ".join([*rest, text[at:]]).lower()))
-        """The words of the sentence without its values: equal for two sentences that differ in values only."""
-        self.has = self.every.union(self.frame, *map(str.split, self.every))
-        """The words and values of the sentence as they stand there, and the single words of values, lower case."""
+        """The words of the sentence without its values: equal for two sentences that differ only in values."""
+        self.tokens = self.all_values.union(self.frame, *map(str.split, self.all_values))
+        """The words and values of the sentence as written, and the single words of values, lower case."""
         self._words: frozenset[str] | None = None
-        self._has_words: frozenset[str] | None = None
+        self._words_and_values: frozenset[str] | None = None
         self._kinds: frozenset[tuple[str, str, str]] | None = None
-        self._told: tuple[Value, ...] | None = None
-        self._says_so: bool | None = None
-        self._ended: bool | None = None
+        self._located_values: tuple[Value, ...] | None = None
+        self._says_changed: bool | None = None
+        self._says_ended: bool | None = None
 
     @property
     def words(self) -> frozenset[str]:
-        """Stems of the words of the sentence, without values and words that only link."""
+        """Stems of the words of the sentence, without values and linking words."""
         if self._words is None:
             self._words = frozenset(map(_stem, self.frame)) - {""}
         return self._words
 
     @property
-    def has_words(self) -> frozenset[str]:
-        """`words`, and the values of the sentence."""
-        if self._has_words is None:
-            self._has_words = self.words | self.every
-        return self._has_words
+    def words_and_values(self) -> frozenset[str]:
+        """`words` and the values of the sentence."""
+        if self._words_and_values is None:
+            self._words_and_values = self.words | self.all_values
+        return self._words_and_values
 
     @property
     def kinds(self) -> frozenset[tuple[str, str, str]]:
-        """Its values with sort and unit: of a long text this is found sooner than where they stand."""
+        """(value, sort, unit) of its values. Faster than `located_values` for a long text."""
         if self._kinds is None:
             found = [(_plain(match), _sort(match), match.end()) for match in _values(self._text)]
             self._kinds = frozenset((value, sort, _unit(self._text, end, sort)) for value, sort, end in found)
         return self._kinds
 
     @property
-    def told(self) -> tuple[Value, ...]:
-        """The values of the sentence in order, each with what stands around it."""
-        if self._told is None:
-            self._told = tuple(_told(self._text))
-        return self._told
+    def located_values(self) -> tuple[Value, ...]:
+        """The values of the sentence in order, each with its surrounding words."""
+        if self._located_values is None:
+            self._located_values = tuple(_locate_values(self._text))
+        return self._located_values
 
     @property
-    def says_so(self) -> bool:
+    def says_changed(self) -> bool:
         """Does the sentence say that something changed? See CUE."""
-        if self._says_so is None:
-            self._says_so = _holds(folded(self._text), _CUE_SIGNS) and CUE.search(self._text) is not None
-        return self._says_so
+        if self._says_changed is None:
+            self._says_changed = _holds(folded(self._text), _CUE_SIGNS) and CUE.search(self._text) is not None
+        return self._says_changed
 
     @property
-    def ended(self) -> bool:
+    def says_ended(self) -> bool:
         """Does the sentence say that something is over?"""
-        if self._ended is None:
-            self._ended = _holds(folded(self._text), _ENDED_SIGNS) and _ENDED.search(self._text) is not None
-        return self._ended
+        if self._says_ended is None:
+            self._says_ended = _holds(folded(self._text), _ENDED_SIGNS) and _ENDED.search(self._text) is not None
+        return self._says_ended
 
 
 def _unit(text: str, at: int, sort: str) -> str:
-    """The word right behind a number that ends there."""
+    """The word right after a number that ends at `at`."""
     behind = _BEHIND.match(text, at) if sort == "number" else None
-    return _says(behind.group(1).lower()) if behind else ""
+    return _stem_or_value(behind.group(1).lower()) if behind else ""
 
 
 def _values(text: str) -> list[re.Match[str]]:
-    """The values of a text in order, each as the group of a match that is its sort."""
+    """The values of a text in order, as matches whose last group is the sort."""
     return [match for match in _PIECES.finditer(text) if match.lastgroup]
 
 
@@ -255,7 +256,7 @@ def _plain(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1 << 13)
 def _stem(word: str) -> str:
-    """Empty for a word that only links."""
+    """The stem of a word; empty for a linking word."""
     return "" if word in _LINKING else next(iter(terms(word)), word)
 
 
@@ -263,7 +264,7 @@ CHANGE_STEMS = frozenset(map(_stem, _CHANGING))
 UNITS = frozenset(map(_stem, _UNIT_WORDS)) - {""}
 
 
-def _told(text: str) -> Iterator[Value]:
+def _locate_values(text: str) -> Iterator[Value]:
     """The values of a text in order."""
     pieces: list[str | re.Match[str]] = []
     at = 0
@@ -277,19 +278,22 @@ def _told(text: str) -> Iterator[Value]:
             sort, last, next_ = _sort(piece), pieces[n - 1] if n else "", n + 1
             end = next((m for m in range(next_, len(pieces)) if _is_mark(pieces[m])), len(pieces))
             behind = pieces[next_:end]
-            counts = sort == "number" and bool(behind and isinstance(behind[0], str) and _says(behind[0]))
-            told = [_says(each) for each in behind[counts:]]
+            counts = sort == "number" and bool(behind and isinstance(behind[0], str) and _stem_or_value(behind[0]))
+            told = [_stem_or_value(each) for each in behind[counts:]]
             yield Value(
                 text=_plain(piece),
                 sort=sort,
-                before=_says(last) if sort == "number" and isinstance(last, str) and _WORD.match(last) else "",
-                moved="to" in pieces[max(0, n - 2) : n],
-                unit=_says(behind[0]) if counts else "",
+                before=_stem_or_value(last) if sort == "number" and isinstance(last, str) and _WORD.match(last) else "",
+                after_to="to" in pieces[max(0, n - 2) : n],
+                unit=_stem_or_value(behind[0]) if counts else "",
                 tail=tuple(each for each in told if each),
-                head=frozenset(_says(each) for each in pieces[:end] if isinstance(each, str) and not _is_mark(each))
+                head=frozenset(
+                    _stem_or_value(each) for each in pieces[:end] if isinstance(each, str) and not _is_mark(each)
+                )
                 - {""},
-                beside=frozenset(_plain(each) for each in pieces[:end] if not isinstance(each, str)) - {_plain(piece)},
-                denied=last in _NOT,
+                other_values=frozenset(_plain(each) for each in pieces[:end] if not isinstance(each, str))
+                - {_plain(piece)},
+                negated=last in _NOT,
                 stated=sort in _STATED and any(each in _IS for each in pieces[max(0, n - 2) : n]),
             )
 
@@ -298,15 +302,15 @@ def _is_mark(piece: str | re.Match[str]) -> bool:
     return isinstance(piece, str) and not _WORD.match(piece)
 
 
-def _says(piece: str | re.Match[str]) -> str:
-    """What a word or value says; empty for a word of change."""
+def _stem_or_value(piece: str | re.Match[str]) -> str:
+    """A word's stem or a value; empty for a word that signals a change."""
     if not isinstance(piece, str):
         return _plain(piece)
     return "" if piece in _CHANGING else _stem(piece)
 
 
 def _sort(match: re.Match[str]) -> str:
-    """The sort of a value: only one of the same sort may take its place."""
+    """The sort of a value: it can only be replaced by one of the same sort."""
     sort, text = match.lastgroup or "", _written(match)
     if sort == "date":
         return "time" if ":" in text or text[-1] in "mM." else "weekday" if text.endswith("day") else "date"
@@ -324,5 +328,5 @@ def _holds(text: str, signs: Sequence[str]) -> bool:
     return any(sign in text for sign in signs)
 
 
-compared = Memo(Compared, most_bytes=6 << 20, bytes_of=lambda text: 2_000 + 12 * len(text)).__getitem__
-"""Remembered, since what was lost is looked at again with every block."""
+parse_statement = Memo(ParsedStatement, most_bytes=6 << 20, bytes_of=lambda text: 2_000 + 12 * len(text)).__getitem__
+"""Cached, since the same lost statements are compared in every restore."""

@@ -9,10 +9,10 @@ from test_restore import LEXICAL, ask, filed, write
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config
 from lantern_proxy.memory import Lantern
-from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.restore.supplements import Supplements
 from lantern_proxy.signals import named
 from lantern_proxy.turn import canonical
 
@@ -319,7 +319,7 @@ def test_what_has_the_words_of_an_older_value_and_another_value_came_of_it(tmp_p
         write(archive, filed([(old, "Noted."), *OTHERS[:14], (later, "All set."), *OTHERS[14:]]))
         restorer = Restorer(archive, Config(embed=LEXICAL), None)
         with restorer._scope(ask()) as scope:
-            beside = Beside(restorer._source, scope, Present("Nothing."), {}, ask(), Contexts(scope))
+            beside = Supplements(restorer._source, scope, Present("Nothing."), {}, ask(), Contexts(scope))
             found = [scope.passages[row].flat for row in beside.came_of(0, old)]
     assert found == [later] * is_of_it
 

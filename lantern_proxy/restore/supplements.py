@@ -1,8 +1,8 @@
-"""What a question block adds to a passage that alone would mislead, or not be understood.
+"""What a question block adds to a passage that would mislead or be unclear by itself.
 
-updates        later messages that say something else of the same (restore/updates.py): without "Forget the Tuesday
-               slot. Let's meet Thursday.", which has no word of the question, the old day looks like the answer.
-               For an answer of the assistant: what it answered to such a message
+updates        later messages that state something else about the same (restore/updates.py): without "Forget the Tuesday
+               slot. Let's meet Thursday.", which shares no word with the question, the old day looks like the answer.
+               For an answer of the assistant: its answer to such a message
 its answer     the reply to a passage that only asks
 its question   what a short passage answers: "Eight, I think."
 """
@@ -16,39 +16,48 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import Source, candidates_of, looked_at, name_chars, names_of
+from lantern_proxy.restore.candidates import Source, candidates_of, check_presence, name_chars, names_of
 from lantern_proxy.restore.context import Contexts, is_short
-from lantern_proxy.restore.parts import Candidate, among_people
+from lantern_proxy.restore.parts import Candidate, is_group_chat
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import HELD_COVERAGE, coverage
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
-from lantern_proxy.restore.updates import MOST_CHARS, RIVALS, Updates, content_of, is_later, sentences_of, speaker_name
+from lantern_proxy.restore.updates import (
+    MOST_CHARS,
+    RIVALS,
+    Updates,
+    content_of,
+    is_later,
+    sentences_of,
+    speaker_prefix,
+)
 from lantern_proxy.turn import Passage
 
 LEADERS = 3
-"""How many of the best offers get additions."""
+"""How many of the best offers get supplements."""
 ANSWER_CHARS, SHORT_CHARS = 300, 60
-"""Most characters of an answer that is added to its question, and of one that its question is added to."""
+"""Most characters of an answer that is added to its question, and of an answer to which its question is added."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Finds additions to passages of a scope, whose lock is held."""
+class Supplements:
+    """Finds supplements to passages of a scope, whose lock is held."""
 
     source: Source
     scope: Scope
     present: Present
     mass: Mapping[str, float]
-    """Of the question, see masses(); empty where nothing is asked for."""
+    """Of the question, see idf_mass(); empty if nothing is asked for."""
     ask: Ask
     contexts: Contexts
 
     def of(self, candidates: Sequence[Candidate], offered: Sequence[pack.Offer]) -> dict[int, list[pack.Offer]]:
-        """Passage id -> its additions, for the LEADERS best offers. offered: one offer per candidate, in their order"""
+        """Passage id -> its supplements, for the LEADERS best offers. offered: one offer per candidate, in their
+        order"""
         first = sorted(range(len(offered)), key=lambda n: -offered[n].score)[:LEADERS]
-        people = among_people([candidate.passage for candidate in candidates])
+        people = is_group_chat([candidate.passage for candidate in candidates])
         found: dict[int, list[pack.Offer]] = {}
         whole = {candidate.row: offer for candidate, offer in zip(candidates, offered, strict=True)}
         for rank, n in enumerate(first):
@@ -59,47 +68,46 @@ class Beside:
             told = [part for part in sentences_of(text) if not ends_asking(part)]
             if told:
                 rows = self._updates.of(row, text, told, people=people)
-                made = [self._offer(other, offer.score, self._most(MOST_CHARS)) for other in rows]
+                made = [self._offer(other, offer.score, self._up_to(MOST_CHARS)) for other in rows]
                 newer = [] if people else self._newer_answers(row, offer)
-                made += [self._offer(other, offer.score, self._most(ANSWER_CHARS)) for other in newer]
-                answers = [] if people else self._answer_of(row, offer)
-                made += [self._offer(other, offer.score, self._most(SHORT_CHARS)) for other in answers]
-                made += self._news_of(answers, offer)
-                shown = [] if people else [each for short in (row, *rows) for each in self.shown(short)]
-                made += [whole.get(other) or self._offered(other, offer.score, lines) for other, lines in shown]
+                made += [self._offer(other, offer.score, self._up_to(ANSWER_CHARS)) for other in newer]
+                answers = [] if people else self._answer_to_closing_question(row, offer)
+                made += [self._offer(other, offer.score, self._up_to(SHORT_CHARS)) for other in answers]
+                made += self._updates_of_answers(answers, offer)
+                shown = [] if people else [each for short in (row, *rows) for each in self.context_of(short)]
+                made += [whole.get(other) or self._offer_of_lines(other, offer.score, lines) for other, lines in shown]
                 if not shown and len(text) <= SHORT_CHARS:
-                    made += [self._offer(other, offer.score, _last) for other in self._question(row)]
+                    made += [self._offer(other, offer.score, _last_line) for other in self._question_before(row)]
             else:
-                rows = self._answer(row)
-                made = [self._offer(other, offer.score, self._most(ANSWER_CHARS), spare=rank > 0) for other in rows]
-                made += [] if people else self._news_of(rows, offer)
+                rows = self._answer_to(row)
+                made = [self._offer(other, offer.score, self._up_to(ANSWER_CHARS), spare=rank > 0) for other in rows]
+                made += [] if people else self._updates_of_answers(rows, offer)
             found[offer.passage.id] = [each for each in made if each is not None]
         return found
 
-    def shown(self, row: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    def context_of(self, row: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """(row, lines) that a reader needs to understand the message at `row`: see Context.shown."""
         context = self.contexts.of(row)
         return context.shown if context else ()
 
-    def came_of(self, row: int, text: str) -> list[int]:
-        """Rows of updates of `text`, which is from the passage at `row`: those that name a value of it, or are
-        short."""
+    def updates_of(self, row: int, text: str) -> list[int]:
+        """Rows of updates of `text`, from the passage at `row`, that repeat one of its values or are short."""
         told = [part for part in sentences_of(text) if not ends_asking(part)]
         return self._updates.of(row, text, told, named=True) if told else []
 
-    def since(self, row: int, *, people: bool) -> list[Candidate]:
-        """Lost updates of a passage that the request holds: "They called, the Skoda is at 7450 now" after "The Skoda
-        costs 7600". Also what the assistant said of it later. Only for a passage that holds most of the question."""
+    def updates_of_present(self, row: int, *, people: bool) -> list[Candidate]:
+        """Lost updates of a passage that the request has: "They called, the Skoda is at 7450 now" after "The Skoda
+        costs 7600", and later statements of the assistant. Only for a passage that covers most of the question."""
         read = self.scope.passages[row]
         told = [line.flat for line in read.lines if not ends_asking(line.flat)]
         if not told or coverage(self.mass, read.words) < HELD_COVERAGE:
             return []
         came = self._updates.of(row, read.flat, told, people=people)
-        return self.lost_of([*came, *([] if people else self._told_since(row, read))])
+        return self.lost_candidates([*came, *([] if people else self._later_assistant_value(row, read))])
 
-    def _told_since(self, row: int, read: ReadPassage) -> list[int]:
-        """The row of the last assistant message with a sentence that has all words of the question that the passage at
-        `row` has, and another value of the same unit: "You have 77 coins left." after "I have 122 coins now"."""
+    def _later_assistant_value(self, row: int, read: ReadPassage) -> list[int]:
+        """The row of the last assistant message with a sentence that shares all question words of the passage at `row`
+        and has another value of the same unit: "You have 77 coins left." after "I have 122 coins now"."""
         asked, old = read.words & self.mass.keys(), Changes(read.flat)
         scores = self.scope.lexical(sorted(asked)) * is_later(self.scope, row)
         rivals = [other for other in best(scores, RIVALS).tolist() if scores[other] > 0]
@@ -109,13 +117,13 @@ class Beside:
             for other in rivals
             if (passage := self._passage(other)).speaker == "assistant"
             and not passage.tools
-            and any(asked <= line.words and old.has_alike(line.flat) for line in self.scope.passages[other].lines)
+            and any(asked <= line.words and old.has_same_unit(line.flat) for line in self.scope.passages[other].lines)
         ]
         return [max(found, key=lambda other: int(self.scope.places[other]))] if found else []
 
     def _newer_answers(self, row: int, offer: pack.Offer) -> list[int]:
-        """Rows of newer versions of an assistant's answer, such as a draft or a count: its answers to updates of the
-        message that it answers at `row`, if they share a word of the question and have another value of the same
+        """Rows of newer versions of an assistant's answer, such as a draft or a count. These are its answers to updates
+        of the message that it answers at `row`, if they share a word of the question and have another value of the same
         unit."""
         if offer.passage.speaker != "assistant" or offer.passage.tools:
             return []
@@ -126,17 +134,17 @@ class Beside:
         words, old = self.mass.keys() & filter(str.isalpha, content_of(told)), Changes(told)
         return [
             answer
-            for answer in dict.fromkeys(answer for news in came for answer in self._answer(news))
-            if words & (read := self.scope.passages[answer]).words and old.has_alike(read.flat)
+            for answer in dict.fromkeys(answer for news in came for answer in self._answer_to(news))
+            if words & (read := self.scope.passages[answer]).words and old.has_same_unit(read.flat)
         ]
 
-    def _answer(self, row: int) -> list[int]:
+    def _answer_to(self, row: int) -> list[int]:
         """The row of the answer to the message at `row`: what somebody else said next or, after tool calls, the last
-        that the assistant said in the turn. Of a long answer, the passage that holds most of the question."""
+        assistant message of the turn. Of a long answer, the passage that covers most of the question."""
         asked = self._passage(row)
         next_ = self.scope.at(int(self.scope.places[row]) + 1)
         if next_ and self._passage(next_[0]).speaker in ("user", "assistant") and not self._passage(next_[0]).tools:
-            behind = next_ if _voice(self._passage(next_[0])) != _voice(asked) else []
+            behind = next_ if _who(self._passage(next_[0])) != _who(asked) else []
         else:
             behind = self._last_said(row, asked)
         return sorted(behind, key=lambda other: -coverage(self.mass, self.scope.passages[other].words))[:1]
@@ -153,7 +161,7 @@ class Beside:
         last = max((int(scope.places[other]) for other in said), default=0)
         return [other for other in said if scope.places[other] == last]
 
-    def _question(self, row: int) -> list[int]:
+    def _question_before(self, row: int) -> list[int]:
         """The row of the message before `row`, if it ends with a question."""
         before = self.scope.at(int(self.scope.places[row]) - 1)
         there = [n for n in before[-1:] if self._passage(n).speaker in ("user", "assistant")]
@@ -166,37 +174,39 @@ class Beside:
     def _passage(self, row: int) -> Passage:
         return self.scope.passages[row].passage
 
-    def _news_of(self, answers: Sequence[int], offer: pack.Offer) -> list[pack.Offer | None]:
-        """Updates of those of `answers` that a user gave."""
+    def _updates_of_answers(self, answers: Sequence[int], offer: pack.Offer) -> list[pack.Offer | None]:
+        """Updates of those `answers` that a user gave."""
         said = [row for row in answers if self._passage(row).speaker == "user"]
         rows = [other for row in said for other in self._updates.of(row, self.scope.passages[row].flat, ())]
-        made = [self._offer(other, offer.score, self._most(MOST_CHARS)) for other in rows]
-        return made + [self._offered(other, offer.score, lines) for short in rows for other, lines in self.shown(short)]
+        made = [self._offer(other, offer.score, self._up_to(MOST_CHARS)) for other in rows]
+        return made + [
+            self._offer_of_lines(other, offer.score, lines) for short in rows for other, lines in self.context_of(short)
+        ]
 
-    def _answer_of(self, row: int, offer: pack.Offer) -> list[int]:
-        """The row of the short answer to the question at the end of the passage at `row`, if that bears on what is
-        asked."""
+    def _answer_to_closing_question(self, row: int, offer: pack.Offer) -> list[int]:
+        """The row of the short answer to the question at the end of the passage at `row`, if that question is
+        relevant."""
         last = self.scope.passages[row].lines[-1]
         next_ = self.scope.at(int(self.scope.places[row]) + 1)[:1]
         asked = ends_asking(last.flat) and offer.spans[-1][1] >= last.end and coverage(self.mass, last.words) > 0
         return next_ if asked and next_ and is_short(self._passage(next_[0])) else []
 
-    def lost_of(self, rows: Sequence[int]) -> list[Candidate]:
-        """The passages at `rows`, in this order, with the lines that the request lacks. Without those that it holds
-        fully, or that a rule keeps out."""
-        some = looked_at(self.scope, rows, self.present, self.ask)
+    def lost_candidates(self, rows: Sequence[int]) -> list[Candidate]:
+        """The passages at `rows`, in this order, with the lines that the request lacks. Passages that it has
+        completely, or that a rule excludes, are left out."""
+        some = check_presence(self.scope, rows, self.present, self.ask)
         found = candidates_of([(row, read) for row, read, reason in some if not reason], self.present, self.ask)
-        return [each for each in self.source.alive(self.ask, found) if each.lost]
+        return [each for each in self.source.still_allowed(self.ask, found) if each.lost]
 
-    def _offered(self, row: int, score: float, lines: Sequence[int]) -> pack.Offer | None:
-        """An offer of those of `lines` that the request lacks."""
+    def _offer_of_lines(self, row: int, score: float, lines: Sequence[int]) -> pack.Offer | None:
+        """An offer of those `lines` that the request lacks."""
         return self._offer(row, score, lambda candidate: [i for i in lines if i in candidate.lost])
 
     def _offer(
         self, row: int, score: float, lines: Callable[[Candidate], Sequence[int]], *, spare: bool = False
     ) -> pack.Offer | None:
-        """An offer of the lost lines that `lines` picks of the passage at `row`; None when there are none."""
-        candidate = next(iter(self.lost_of([row])), None)
+        """An offer of the lost lines that `lines` selects from the passage at `row`; None if there are none."""
+        candidate = next(iter(self.lost_candidates([row])), None)
         kept = lines(candidate) if candidate else ()
         if candidate is None or not kept:
             return None
@@ -208,11 +218,11 @@ class Beside:
             name_chars=name_chars(candidate.passage), spare=spare,
         )  # fmt: skip
 
-    def _most(self, chars: int) -> Callable[[Candidate], list[int]]:
-        """Picks the lost lines that hold most of the question, up to so many characters."""
-        return lambda candidate: self._most_told(candidate, chars)
+    def _up_to(self, chars: int) -> Callable[[Candidate], list[int]]:
+        """Selects the lost lines that cover most of the question, up to `chars` characters."""
+        return lambda candidate: self._most_relevant(candidate, chars)
 
-    def _most_told(self, candidate: Candidate, most_chars: int) -> list[int]:
+    def _most_relevant(self, candidate: Candidate, most_chars: int) -> list[int]:
         lines, kept = candidate.lines, list[int]()
         for i in sorted(candidate.lost, key=lambda i: (-coverage(self.mass, lines[i].words), i)):
             most_chars -= lines[i].end - lines[i].start
@@ -226,9 +236,9 @@ MOST_STEPS = 60
 """How many messages after a question are searched for an agent's answer."""
 
 
-def _last(candidate: Candidate) -> Sequence[int]:
+def _last_line(candidate: Candidate) -> Sequence[int]:
     return candidate.lost[-1:]
 
 
-def _voice(passage: Passage) -> tuple[str, str]:
-    return passage.speaker, speaker_name(passage)
+def _who(passage: Passage) -> tuple[str, str]:
+    return passage.speaker, speaker_prefix(passage)

@@ -1,4 +1,4 @@
-"""Lost passages about what a question names or lists: each of several things gets its best passage."""
+"""Finds lost passages about what a question names or lists: each of several listed items gets its best passage."""
 
 import re
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ from lantern_proxy.restore.scope import Scope
 from lantern_proxy.turn import canonical
 
 RARE = 0.5
-"""How rare a name has to be: those of the people who talk are not."""
+"""Least idf of a name; the names of the participants are more common than that."""
 _SIGNS = re.compile("[\u30a0-\u30ff\u3400-\u9fff]{2,}")
-"""A name or another word of Japanese, between the signs of its grammar."""
+"""A name or another word in Japanese, between the characters of its grammar."""
 _OPENS = re.compile(r"(?:^|[.!?:;]\s)\W*[A-Z](?=[a-z])")
-"""The capital with which a sentence opens: no name of two words begins with the verb of "Call Petrov"."""
+"""The capital at the start of a sentence: the verb of "Call Petrov" is not part of the name."""
 MOST_NAMING = 4
-"""What more passages name is what the conversation is about."""
+"""A name in more passages than this is the topic of the whole conversation."""
 ITEM_HELD = 0.6
-"""Share of a listed thing that a passage holds which says what it is."""
+"""Least coverage of a listed item by a passage that describes it."""
 
 
-def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[Candidate]:
-    """Of `candidates`, best first, those with a lost sentence about what the user names, whether they ask or give an
-    order: it has the name and another content word of theirs. The name alone does where it is a user's, too, an order
-    has it, and the rest of the request has not."""
+def about_named(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[Candidate]:
+    """Those of `candidates`, best first, with a lost sentence about what the user names in a question or an order: it
+    contains the name and another content word of the message. The name alone is enough in a user's sentence, if the
+    message is an order and the rest of the request lacks the name."""
     said = question.text
     if question.reacts or len(said) > PLAIN_CHARS:
         return []
@@ -53,9 +53,9 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
     return found if len(found) <= MOST_NAMING else []
 
 
-def listed(scope: Scope, question: Question, evidence: Evidence, order: Sequence[int]) -> list[int]:
-    """For each thing that a question lists the row of `order` that says most of it, if it says nearly all: at most one
-    for each of `question.items`, maybe the same for several."""
+def best_row_of_items(scope: Scope, question: Question, evidence: Evidence, order: Sequence[int]) -> list[int]:
+    """For each listed item the row of `order` that covers it best, if it covers nearly all of it: at most one row per
+    item of `question.items`, possibly the same for several."""
     if len(question.text) > PLAIN_CHARS or question.reacts:
         return []
     rows = list[int]()
@@ -69,17 +69,17 @@ def listed(scope: Scope, question: Question, evidence: Evidence, order: Sequence
     return rows
 
 
-def first_of(
+def raise_items(
     rows: AbstractSet[int], candidates: Sequence[Candidate], offered: Sequence[pack.Offer]
 ) -> list[pack.Offer]:
-    """`offered`, which are those of `candidates`, with those at `rows` as good as the best: each is the best of one
-    thing."""
+    """`offered`, which belong to `candidates`, with the scores of those at `rows` raised to the best one's, since each
+    is the best passage of one item."""
     top = max((offer.score for offer in offered), default=0.0)
     return [replace(o, score=top) if c.row in rows else o for c, o in zip(candidates, offered, strict=True)]
 
 
 def _names(said: str, scope: Scope) -> dict[str, frozenset[str]]:
-    """What a text names that is rare in the scope -> its index terms."""
+    """Rare names in a text -> their index terms."""
     opened = _OPENS.sub(lambda found: found[0].lower(), said)
     found = specifics(opened)
     written = [each for each in found if not (each.isalpha() and each.islower())]  # "tomorrow" names nothing

@@ -15,16 +15,16 @@ from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.config.retrieval import RetrievalConfig
-from lantern_proxy.restore import alike as restore_alike
 from lantern_proxy.restore import passages as restore_passages
+from lantern_proxy.restore import word_table
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense, Meaning
-from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.question import parse_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import gather
-from lantern_proxy.signals.alike import DIM, SCALE, Lists, Table, words
 from lantern_proxy.signals.late import DIM as LATE_DIM
 from lantern_proxy.signals.late import best_matches, kernels
+from lantern_proxy.signals.word_similarity import DIM, SCALE, Lists, Table, words
 from lantern_proxy.turn import Passage
 
 PIECES = ["play", "##ing", "##s", "playing", "chess", "ches", "##board"]
@@ -110,7 +110,7 @@ def test_a_piece_that_stands_in_many_passages_matches_in_all_as_it_does_in_one(k
 
 
 def test_the_shipped_table_knows_which_words_are_alike():
-    table = restore_alike.shipped()
+    table = word_table.shipped_table()
     assert table is not None
     asked, _, _ = table.asked({"photo": 1.0})
     picture, dentist = table.best_matches(asked, listed([table.pieces("a picture"), table.pieces("the dentist")]))[0]
@@ -118,14 +118,14 @@ def test_the_shipped_table_knows_which_words_are_alike():
 
 
 def test_the_words_of_a_question_by_themselves_match_the_same_and_like_words():
-    asked, table, vectors = restore_alike.by_themselves("a photo of it"), *_shipped()
+    asked, table, vectors = word_table.question_vectors("a photo of it"), *_shipped()
     assert asked is not None
     assert asked.words == ("photo",)
     told = [vectors[numbers(table.pieces(text))] for text in ("photo", "picture", "dentist")]
     same, like, other = best_matches(asked.vectors, told)[0]
     assert same > 0.99
     assert same > like > other
-    assert restore_alike.by_themselves("\u5c07\u68cb of it") is None
+    assert word_table.question_vectors("\u5c07\u68cb of it") is None
 
 
 def test_the_table_has_a_vector_of_late_interaction_for_each_piece():
@@ -135,7 +135,7 @@ def test_the_table_has_a_vector_of_late_interaction_for_each_piece():
 
 
 def _shipped():
-    table, vectors = restore_alike.shipped(), restore_alike.shipped_vectors()
+    table, vectors = word_table.shipped_table(), word_table.shipped_vectors()
     assert table is not None
     assert vectors is not None
     return table, vectors
@@ -172,9 +172,9 @@ def test_without_vectors_a_question_in_other_words_finds_its_answer():
 def test_without_the_table_the_ranking_is_that_without_the_signal(monkeypatch, tmp_path, caplog):
     damaged = tmp_path / "table.npz"
     damaged.write_bytes(b"PK\x03\x04 but no more")
-    assert restore_alike.read(damaged) is None
+    assert word_table.read_table(damaged) is None
     assert "signal alike is off" in caplog.text
-    monkeypatch.setattr(restore_alike, "shipped", lambda: None)
+    monkeypatch.setattr(word_table, "shipped_table", lambda: None)
     assert (ranked("What did the doctor say?") == ranked("What did the doctor say?", alike=0)).all()
 
 
@@ -212,7 +212,7 @@ class _Ready(Dense):
 )
 def test_where_there_are_vectors_the_table_is_not_asked(archive, kind, tau):  # noqa: F811
     ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
-    question, retrieval = read_question("What did the doctor say?"), RetrievalConfig(tau=tau)
+    question, retrieval = parse_question("What did the doctor say?"), RetrievalConfig(tau=tau)
     found = []
     for each in (Dense, kind):
         dense = each(archive, None, wanted=False)
@@ -267,8 +267,8 @@ def test_what_is_asked_and_what_is_told_are_matched_apart_and_nothing_where_ther
     scope = Scope(Key("t", None, "new"))
     scope.catch_up(archive, math.inf)
     rows = np.array([[1, -1, 0], [2, 1, -1]])
-    asked = restore_alike.alike(scope, read_question("the garden?"), np.zeros(0, np.int64))
-    asks, tells, count = restore_alike.by_sentences(scope, asked.pieces, rows, rows)
+    asked = word_table.compare_words(scope, parse_question("the garden?"), np.zeros(0, np.int64))
+    asks, tells, count = word_table.compare_sentences(scope, asked.pieces, rows, rows)
     assert len(asked.weights) == len(asks) == len(tells) == 1
     assert (asks[0] > 0.99).tolist() == [[False, False, True], [False, False, False]]
     assert (tells[0] > 0.99).tolist() == [[True, False, False], [False, True, False]]

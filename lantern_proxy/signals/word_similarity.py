@@ -1,8 +1,8 @@
 """Word similarity from a table: each word of a question is matched with its best counterpart in a passage. Pure.
 
-What late interaction (`late.py`) is with a model, for when there is none: each piece of a word has one vector, whatever
-stands around it (static embeddings, as of Model2Vec), distilled once from MiniLM (scripts/alike_table.py). "photo" so
-finds "picture" for the price of a few look-ups.
+It replaces late interaction (`late.py`) while there is no model. Each word piece has one vector regardless of its
+context (static embeddings, as in Model2Vec), distilled once from MiniLM (scripts/alike_table.py). So "photo" finds
+"picture" for the price of a few look-ups.
 """
 
 import re
@@ -26,7 +26,7 @@ if BUILT:
 Floats32 = npt.NDArray[np.float32]
 Counts = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.uint16]
-"""(m,) of word pieces in the table."""
+"""(m,) numbers of word pieces in the table."""
 Pieces = bytes
 """The word pieces of one text as Numbers, each once."""
 
@@ -34,18 +34,18 @@ DIM = 64
 SCALE = 242.0
 """127 / (4.2 / sqrt(DIM)), as in `late.py`."""
 MOST_CHARS = 100
-"""Most characters of a word; what is longer is no word."""
+"""Longest word."""
 SPLIT = 16_384
-"""How many words have their pieces kept in memory, those seen last."""
+"""How many words have their pieces cached, the most recent ones."""
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Word pieces of several texts, in one array that may hold those of others, too."""
+    """Word pieces of several texts, in one array that may contain those of others, too."""
 
     pieces: "array[int]"
-    """Of array type H. No view of it is held, since it may grow."""
+    """Of array type H. No view of it is kept, since it may grow."""
     starts: Counts
     counts: Counts
     """Where the pieces of each text begin, and how many there are; both of the same shape."""
@@ -67,7 +67,7 @@ class Table:
         return array("H", set(chain.from_iterable(map(self._of, _written(text))))).tobytes()
 
     def asked(self, weights: Mapping[str, float]) -> tuple[Numbers, Floats, tuple[str, ...]]:
-        """(m,) the pieces of a question's words, (m,) their weights, above 0, and (m,) the word that each belongs to.
+        """(m,) the pieces of a question's words, (m,) their weights, above 0, and (m,) the word of each piece.
 
         weights: word -> weight
         """
@@ -76,9 +76,10 @@ class Table:
         return np.array(pieces, np.uint16), np.array(each, np.float64), of
 
     def best_matches(self, asked: Numbers, told: Lists, *, kernel: str = "") -> Floats:
-        """(m, *shape of `told`) largest cosine of each piece asked for with one of each text; 0 for one without pieces.
+        """(m, *shape of `told`) highest cosine of each piece of the question with one of each text; 0 for an empty
+        text.
 
-        kernel: one of `late.kernels()`, by default the best. All give the same
+        kernel: one of `late.kernels()`, by default the best. All give the same result
         """
         kernel = kernel or kernels()[-1]
         best = self._best_in_numpy if kernel == "numpy" else self._best_in_c
@@ -97,8 +98,7 @@ class Table:
         return found
 
     def _best_in_numpy(self, asked: Numbers, told: Lists, _: str) -> Floats32:
-        """What _best_in_c() gives, bit for bit: products of these integers are exact in float32, and so are their
-        sums."""
+        """The result of _best_in_c(), bit for bit: products of these integers, and their sums, are exact in float32."""
         counts = told.counts.ravel()
         filled = np.flatnonzero(counts)
         found = np.zeros((len(counts), len(asked)), np.float32)
@@ -117,7 +117,7 @@ class Table:
         return tuple(chain.from_iterable(map(self._split, _counting(written))))
 
     def _split_anew(self, word: str) -> tuple[int, ...]:
-        """The longest piece first, then the longest of the rest (WordPiece); () for what the table cannot spell."""
+        """The pieces of a word, longest match first (WordPiece); () if the table cannot spell it."""
         found, start = list[int](), 0
         while start < len(word) <= MOST_CHARS:
             for end in range(len(word), start, -1):
@@ -153,5 +153,5 @@ def _written(text: str) -> list[str]:
 
 
 def _counting(written: str) -> list[str]:
-    """What counts of a word: the parts beside an apostrophe, where the whole is no stop word."""
+    """The parts of a word around its apostrophe that are no stop words; empty if the whole word is one."""
     return [] if written in STOP_WORDS else [part for part in written.split("'") if part not in STOP_WORDS]
