@@ -1,4 +1,4 @@
-"""Everything under /lantern: health, metrics, a JSON API over the archive, and a page to look at it.
+"""Everything under /lantern: health, metrics, a JSON API over the archive, and a web page.
 
-routes.py has all of it, for starlette; health.py is the one part that is asked of every server that starts.
+routes.py lists all of it, for starlette; health.py is the only part that every starting server is asked for.
 """

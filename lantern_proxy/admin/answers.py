@@ -28,7 +28,7 @@ def _many(kind: type) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An object with the fields of `kinds` and what is `more`, which wins; or a list of them."""
+    """An object with the fields of `kinds`, overridden by those of `more`; or a list of them."""
 
     kinds: tuple[type, ...]
     listed: bool = False
@@ -57,7 +57,7 @@ ANSWERS = {
     "/api/forget": Answer((Receipt,)),
     "/api/why": Answer((Preview,)),
 }
-"""Path -> what it answers with 200; anything where it is not listed."""
+"""Path -> its answer with status 200; unlisted paths may answer anything."""
 ERROR: Schema = {
     "type": "object", "required": ["error"],
     "properties": {"error": {"type": "object", "required": ["message"], "properties": {"message": _TEXT}}},
@@ -65,7 +65,7 @@ ERROR: Schema = {
 
 
 def schemas() -> tuple[dict[str, Schema], dict[str, Schema]]:
-    """(path -> schema of its answer, name -> schema of what those refer to)."""
+    """(path -> schema of its answer, name -> schema of the types that those refer to)."""
     kinds = dict.fromkeys([kind for answer in ANSWERS.values() for kind in answer.kinds] + [Edit, RequestRow])
     _, named = msgspec.json.schema_components(kinds, ref_template=_REF)
     return {path: _schema(answer, named) for path, answer in ANSWERS.items()}, named

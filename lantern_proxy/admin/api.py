@@ -1,7 +1,7 @@
-"""/lantern/api/...: what is archived, as JSON. GET reads, POST changes (see api_write.py).
+"""/lantern/api/...: the archive as JSON. GET reads, POST changes (see api_write.py).
 
-Every answer belongs to one tenant, or lists them: `tenant=` names one, without it all are asked, since who may ask here
-at all may see them all. Errors are {"error": {"message": ...}} with 400, 404, or 503 while there is no archive.
+Every answer belongs to one tenant, or lists tenants: `tenant=` names one, otherwise all are searched, since whoever has
+access here may see all of them. Errors are {"error": {"message": ...}} with 400, 404, or 503 while there is no archive.
 """
 
 import time
@@ -59,7 +59,7 @@ def _tenants(archive: Archive, request: Request) -> Any:
 
 
 def _overview(archive: Archive, request: Request) -> Any:
-    """since: Unix seconds, by default a day ago; 0: all there is."""
+    """since: Unix seconds, by default a day ago; 0: everything."""
     now = time.time()
     since = number_of(request, "since", now - 86_400)
     return [asdict(mine.overview(since, now)) | {"tenant": mine.tenant} for mine in _mine(archive, request)]
@@ -80,7 +80,7 @@ def _sessions(archive: Archive, request: Request) -> Any:
 
 
 def _of_session(tell: Callable[[TenantArchive, SessionRow, Request], Any]) -> Query:
-    """What `tell` says of the session that the path names; None where nobody has it."""
+    """The result of `tell` for the session named in the path; None if no tenant has it."""
 
     def query(archive: Archive, request: Request) -> Any:
         for mine in _mine(archive, request):
@@ -164,7 +164,7 @@ def _passage(archive: Archive, request: Request) -> Any:
 
 
 def _marks(archive: Archive, request: Request) -> Any:
-    """What somebody judged, pinned or corrected; changed last first."""
+    """Passages that somebody judged, pinned or corrected, most recently changed first."""
     limit = limit_of(request)
     rows = [
         asdict(marked) | {"tenant": mine.tenant} for mine in _mine(archive, request) for marked in mine.marked(limit)

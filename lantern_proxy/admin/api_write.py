@@ -1,7 +1,7 @@
-"""POST /lantern/api/...: verdicts, pins, corrections, pruning, and a restore that is only tried.
+"""POST /lantern/api/...: verdicts, pins, corrections, pruning, and a trial restore.
 
-Each takes and answers JSON. Who may ask (same origin, application/json, this machine or the admin token) was decided
-by access_admin.py. Ids that are not there are told as 400 with what to do.
+Each takes and returns JSON. Access (same origin, application/json, this machine or the admin token) was checked by
+access_admin.py. Unknown ids are answered with 400 and what to do.
 """
 
 import json
@@ -29,7 +29,7 @@ _WORDS = {int: "a whole number", bool: "true or false", str: "a text", dict: "an
 
 
 class _Bad(ValueError):
-    """A body that does not say what it should."""
+    """A request body with wrong or missing fields."""
 
 
 def write_routes() -> list[BaseRoute]:
@@ -91,13 +91,13 @@ def _get(body: Body, name: str, kind: type, default: Any = ...) -> Any:
 
 
 def _tenants(archive: Archive, body: Body) -> list[str]:
-    """Whom it is about: the tenant that is named, else all."""
+    """The tenant that the body names, else all."""
     named = _get(body, "tenant", str, "")
     return [named] if named else [tenant.id for tenant in archive.tenants()]
 
 
 def _owner(archive: Archive, body: Body) -> tuple[TenantArchive, int]:
-    """Whose passage `passage` is: ids are unique in an archive."""
+    """The archive of the tenant that has `passage`: ids are unique in an archive."""
     id_ = _get(body, "passage", int)
     for tenant in _tenants(archive, body):
         if archive.of(tenant).passages_by_id([id_]):
@@ -121,7 +121,7 @@ def _pin(config: Config, archive: Archive, body: Body) -> Any:
 
 
 def _edit(config: Config, archive: Archive, body: Body) -> Any:
-    """{"passage": 7, "text": "..."}: the text that is found and restored from now on."""
+    """{"passage": 7, "text": "..."}: the text to be found and restored from now on."""
     mine, id_ = _owner(archive, body)
     text = _get(body, "text", str)
     passage = mine.passages_by_id([id_])[id_]
@@ -131,7 +131,7 @@ def _edit(config: Config, archive: Archive, body: Body) -> Any:
 def _prune(config: Config, archive: Archive, body: Body) -> Any:
     """{"older_than_s": 1e7} or {"below_confidence": 0.15} or {"session": "ses_..."}, "tenant", "dry_run".
 
-    A dry run unless "dry_run" is false: who only asks removes nothing.
+    A dry run unless "dry_run" is false, so that a mere query removes nothing.
     """
     rule = PruneRule(
         older_than_s=_number(body, "older_than_s"),
@@ -146,7 +146,7 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
 
 
 def _forget(config: Config, archive: Archive, body: Body) -> Any:
-    """{"session": "ses_...", "confirm": "ses_..."}: without its id as confirmation only what would go is told."""
+    """{"session": "ses_...", "confirm": "ses_..."}: without the id as confirmation only a dry run."""
     session, confirm = _get(body, "session", str), _get(body, "confirm", str, "")
     if confirm and confirm != session:
         raise _Bad("confirm is not the session's id; nothing was removed")
@@ -155,7 +155,7 @@ def _forget(config: Config, archive: Archive, body: Body) -> Any:
 
 
 def _holder(archive: Archive, body: Body, session: str) -> str:
-    """Whose session it is; a client's name for one may be many clients'."""
+    """The tenant that has the session; a client's own name for a session may occur in several."""
     owners = [tenant for tenant in _tenants(archive, body) if archive.of(tenant).session(session) is not None]
     if not owners:
         raise _Bad(f"there is no session {session}; /lantern/api/sessions lists them")

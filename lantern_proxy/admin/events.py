@@ -1,11 +1,11 @@
 """GET /lantern/api/events: what happens, live, as server-sent events.
 
     event: request        each answered request: {"id", "session", "event", "restored", "chars", "ms", "status", ...}
-    event: compaction     the same, when the request lacks part of what its session held
-    event: restore        the same, when it brought new blocks
+    event: compaction     the same, if the request lacks part of what its session held
+    event: restore        the same, if it brought new blocks
     event: change         somebody judged, pinned, corrected or removed something: {"what", ...}
 
-Each reader has a queue of its own. One that does not keep up is let go: its browser comes back and reads the page anew.
+Each reader has its own queue. One that falls behind is disconnected; its browser reconnects and reloads the page.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from lantern_proxy.turn import LOSSES
 log = logging.getLogger("lantern.admin")
 
 MOST_WAITING = 256
-"""Events that wait for one reader."""
+"""Most events queued for one reader."""
 MOST_READERS = 64
 _PULSE_S = 15.0
 """A comment is sent after this long without an event, so that a dead connection is noticed."""
@@ -31,7 +31,7 @@ _END = b""
 
 
 class Events:
-    """The readers of the event stream. Lives in the event loop; `stop` may be called from elsewhere."""
+    """The readers of the event stream. Used in the event loop; `stop` may be called from any thread."""
 
     def __init__(self) -> None:
         self._readers: set[asyncio.Queue[bytes]] = set()
@@ -41,7 +41,7 @@ class Events:
         return len(self._readers)
 
     def heard(self, exchange: Any, status: int) -> None:
-        """Tell the readers of a request that has passed. One of proxy.Proxy.listeners."""
+        """Send a finished request to the readers. One of proxy.Proxy.listeners."""
         if not self._readers:
             return
         request = exchange.request
@@ -58,7 +58,7 @@ class Events:
             self.tell("restore", told)
 
     def tell(self, kind: str, told: dict[str, Any]) -> None:
-        """Send an event to all readers; who has MOST_WAITING of them still to read is let go of."""
+        """Send an event to all readers; those with MOST_WAITING unread events are disconnected."""
         frame = f"event: {kind}\ndata: {json.dumps(told)}\n\n".encode()
         for queue in list(self._readers):
             try:
@@ -67,7 +67,7 @@ class Events:
                 self._let_go(queue)
 
     def stop(self) -> None:
-        """End all streams, so that a server that stops need not wait for open pages."""
+        """End all streams, so that a stopping server need not wait for open pages."""
         self._loop.call_soon_threadsafe(self._let_all_go)
 
     def _let_all_go(self) -> None:
@@ -81,9 +81,9 @@ class Events:
         queue.put_nowait(_END)
 
     async def stream(self, peers: Sequence[AsyncIterator[bytes]] = ()) -> AsyncIterator[bytes]:
-        """The events of one reader as they come, until it is let go of.
+        """The events of one reader as they come, until it is disconnected.
 
-        peers: such streams of other workers, whose events go into this one
+        peers: such streams of other workers, whose events are merged into this one
         """
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
         self._readers.add(queue)
@@ -104,7 +104,7 @@ class Events:
                 task.cancel()
 
     async def _relay(self, other: AsyncIterator[bytes], queue: "asyncio.Queue[bytes]") -> None:
-        """Whole frames of another worker's stream; when that ends, the reader is let go and comes back."""
+        """Whole frames of another worker's stream; when that ends, the reader is disconnected and reconnects."""
         left = b""
         try:
             async for piece in other:
@@ -118,7 +118,7 @@ class Events:
 
 
 async def events(request: Request) -> Response:
-    """The stream; 503 when too many read it."""
+    """The stream; 503 if there are too many readers."""
     live: Events = request.app.state.events
     if len(live) >= MOST_READERS:
         message = f"{MOST_READERS} pages listen already; close one"

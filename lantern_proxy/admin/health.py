@@ -1,4 +1,4 @@
-"""/lantern/health: what works and what does not. Without starlette: it is asked before anything else is."""
+"""/lantern/health: what works and what does not. Does not need starlette: it is requested before anything else."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from lantern_proxy.wire.http import answer_json
 async def health(scope: Scope, receive: Receive, send: Send) -> None:
     """Is it serving, and what does not work? Always 200: a proxy without its archive still serves.
 
-    Who may not look into the archive, such as a load balancer, learns the status alone.
+    A caller without access to the archive, such as a load balancer, only gets the status.
     """
     if scope["method"] not in ("GET", "HEAD"):
         message = f"/lantern/health takes GET, HEAD, not {scope['method']}"
@@ -28,8 +28,8 @@ async def health(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def status_of(scope: Scope) -> dict[str, Any]:
-    """Serving state as `lantern doctor` and the pages show it; of several workers what they sum up to, and each one's
-    own under `workers`."""
+    """Serving state as shown by `lantern doctor` and the pages; for several workers the totals, and each one's own
+    under `workers`."""
     own, peers = snapshot(scope["app"].state), scope["app"].state.peers
     if peers is None or scope.get(FROM_WORKER):
         return own
@@ -44,7 +44,7 @@ async def status_of(scope: Scope) -> dict[str, Any]:
 
 
 def snapshot(state: Any) -> dict[str, Any]:
-    """How this process does, as JSON can hold it. state: the state of the app"""
+    """The state of this process, as JSON values. state: the state of the app"""
     proxy = state.proxy
     writer, embedder = proxy.writer, proxy.embedder
     problem = writer.opened.problem

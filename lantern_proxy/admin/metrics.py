@@ -1,6 +1,6 @@
 """/lantern/metrics: the proxy's own counters; none are kept here.
 
-Of several workers any answers for all: samples have the label `worker`, and Prometheus sums them.
+Any of several workers answers for all: samples have the label `worker`, and Prometheus sums them.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<val
 def merged(texts: Mapping[int, str], workers: Sequence[int]) -> str:
     """The metrics of several workers as one text, each sample labelled with its worker.
 
-    Of those of `workers` that did not answer lantern_worker_up is 0."""
+    For `workers` that did not answer lantern_worker_up is 0.
+    """
     families: dict[str, list[str]] = {}
     for number, text in sorted(texts.items()):
         family: list[str] = []

@@ -1,4 +1,4 @@
-"""One process's metrics as Prometheus text. Apart, so that only a scrape imports prometheus_client."""
+"""One process's metrics as Prometheus text. A module of its own, so that only a scrape imports prometheus_client."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["CONTENT_TYPE", "text"]
 
 
 def text(state: State, index_bytes: int) -> str:
-    """index_bytes: what BM25 indexes hold in memory; to count it takes milliseconds, for a thread"""
+    """index_bytes: memory of the BM25 indexes; computing it takes milliseconds, so do it in a thread"""
     registry = CollectorRegistry()
     registry.register(_Tallies(state, index_bytes))
     return generate_latest(registry).decode()

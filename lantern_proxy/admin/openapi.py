@@ -1,7 +1,7 @@
-"""GET /lantern/api/openapi.json: the OpenAPI document of the admin API, made from its routes.
+"""GET /lantern/api/openapi.json: the OpenAPI document of the admin API, generated from its routes.
 
-A new route is in it without more; name its query parameters in QUERY, what it wants to be sent in BODY, and what it
-answers in answers.ANSWERS.
+New routes are included automatically; list their query parameters in QUERY, their request body in BODY, and their
+answer in answers.ANSWERS.
 """
 
 import re
@@ -48,11 +48,11 @@ QUERY: dict[str, tuple[dict[str, Any], ...]] = {
     "/api/tenants": (),
     "/api/events": (),
 }  # fmt: skip
-"""Path -> query parameters; what is not listed takes `tenant` when it reads, and none when it writes."""
+"""Path -> query parameters; by default `tenant` for reading, and none for writing."""
 
 
 def _object(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object with nothing else in it; `tenant` may always be named."""
+    """A JSON object without other fields; `tenant` is always allowed."""
     known = {**properties, "tenant": _STRING}
     return {"type": "object", "properties": known, "required": list(required), "additionalProperties": False}
 
@@ -74,7 +74,7 @@ BODY: dict[str, dict[str, Any]] = {
         api={"enum": ["chat", "responses", "messages", ""]},
     ),
 }  # fmt: skip
-"""Path -> JSON schema of what a writing verb takes; any object where it is not listed."""
+"""Path -> JSON schema of a POST body; any object if not listed."""
 
 _STATUSES = {
     "400": "asked for wrongly", "401": "the admin token is needed",
@@ -84,7 +84,7 @@ _STATUSES = {
 
 
 def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of those routes that are below /api."""
+    """The OpenAPI 3.1 document of the routes below /api."""
     answered, named = schemas()
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

@@ -16,7 +16,7 @@ from lantern_proxy.admin.ui import ui_routes
 
 
 def router() -> Router:
-    """All of them but health. They ask nobody who they are: access_admin.AdminAccess does, in front of them."""
+    """All routes but health. They check no credentials: access_admin.AdminAccess does, in front of them."""
     routes = [
         Route("/metrics", metrics.prometheus),
         *api_routes(),
@@ -27,7 +27,7 @@ def router() -> Router:
 
 
 def attach(state: Any) -> None:
-    """Let the live stream hear what the proxy does. Call it in the event loop, once `state.proxy` is there."""
+    """Connect the live stream with the proxy. Call it in the event loop, once `state.proxy` exists."""
     state.events = Events()
     state.proxy.listeners.append(state.events.heard)
 
@@ -43,7 +43,7 @@ async def nothing_here(request: Request) -> Response:
 
 
 async def wrong_method(request: Request, refused: Exception) -> Response:
-    """A path that is there, called by a method that it does not take."""
+    """405 for an existing path that does not support the method."""
     assert isinstance(refused, HTTPException)
     assert refused.headers
     takes = ", ".join(sorted(refused.headers["Allow"].split(", ")))

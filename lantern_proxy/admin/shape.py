@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 def any_path(route: Mount) -> Mount:
-    """The mount, with a `path` of any characters: Starlette's ends at a line break, which a URL may hold as %0A."""
+    """The mount, with a `path` of any characters: Starlette's ends at a line break, which a URL may contain as %0A."""
     route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
     return route
 
 
 def of_archive(find: Callable[[Request, Archive], Awaitable[Any]]) -> Endpoint:
-    """An endpoint that answers what `find` returns: 404 for None, 400 for its errors, 503 while there is no archive.
+    """An endpoint that returns the result of `find`: 404 for None, 400 for its errors, 503 while there is no archive.
 
-    find: raises ValueError, or what the archive raises, for a request that asks wrongly
+    find: raises ValueError, or an archive error, for a bad request
     """
 
     async def endpoint(request: Request) -> Response:
@@ -43,13 +43,13 @@ def of_archive(find: Callable[[Request, Archive], Awaitable[Any]]) -> Endpoint:
 
 
 def _absent(request: Request) -> str:
-    """What a path names that is not there."""
+    """The message for a path whose target is not in the archive."""
     named = ", ".join(f"{name} {value}" for name, value in request.path_params.items())
     return f"{named or 'what was asked for'} is not in the archive"
 
 
 def answer(found: Any, status: int = 200) -> Response:
-    """JSON in ASCII: archived text may hold half a surrogate pair, which UTF-8 cannot."""
+    """JSON in ASCII: archived text may contain half a surrogate pair, which UTF-8 cannot encode."""
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return Response(dumps(found), status, headers, media_type="application/json")
 

@@ -1,6 +1,6 @@
-"""GET /lantern/ui: the page. Plain files, no build step, nothing from elsewhere: it works without a network.
+"""GET /lantern/ui: the page. Plain files, no build step, no external resources: it works without a network.
 
-Everything that it shows was written by somebody else, so the browser is told to run no script but these files'.
+Everything that it shows was written by somebody else, so the browser is told to run only the scripts in these files.
 """
 
 import hashlib

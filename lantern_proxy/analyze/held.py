@@ -1,5 +1,4 @@
-"""Does a text contain another one, as whole words? For many of them at once; in C (native/held.c) where it was
-built."""
+"""Does a text contain others, as whole words? Many are looked up at once; in C (native/held.c) where it was built."""
 
 from collections.abc import Sequence
 from itertools import compress

@@ -1,10 +1,10 @@
-"""Terms, specific terms and counts of a text, in C: the same as the Python references give, many times as fast.
+"""Terms, specific terms and counts of a text, in C: the same results as the Python references, many times as fast.
 
-By native/analyze.c, specifics.c and facts.c, where these were built; the references are in this package,
+Implemented by native/analyze.c, specifics.c and facts.c, where these are built; the references are in this package,
 analyze/specific.py, analyze/facts.py and signals/words.py.
 
-Unicode is that of this Python: C gets what the code points are from here. The stems are Snowball 3's; with a PyStemmer
-of another version C stays off.
+Unicode data is that of this Python: it is passed to C from here. The stems are Snowball 3's; with a PyStemmer of
+another version C stays off.
 """
 
 import re
@@ -27,17 +27,17 @@ else:
     _new = ffi.new_allocator(should_clear_after_alloc=False)
 
 _TELLING = {"dying": "die", "evening": "evening", "geologist": "geolog", "internal": "internal", "pasted": "paste"}
-"""Words that the versions of Snowball stem differently."""
+"""Words that tell the versions of Snowball apart."""
 _KNOWN = 0x20000
-"""Code points below this are looked up; a text with others is left to the reference."""
+"""Only code points below this are supported; a text with others is left to the reference."""
 
 stem_word = Stemmer.Stemmer("english", 0).stemWord  # its own cache takes a lock and is slower than an lru_cache
 SERVES = _BUILT and all(stem_word(word) == stem for word, stem in _TELLING.items())
-"""False: the reference serves everything."""
+"""False if the references are used for everything."""
 
 
 def terms(text: str) -> list[str] | None:
-    """What analyze.terms_in_python gives for `text`, or None: only that one can do it."""
+    """The result of analyze.terms_in_python for `text`; None if only the reference supports it."""
     joined = lines(text)
     if joined is None:
         return None
@@ -45,7 +45,7 @@ def terms(text: str) -> list[str] | None:
 
 
 def lines(text: str) -> bytes | None:
-    """The terms of `text` in UTF-8, one a line; b"" when there are none. None where only Python can do it."""
+    """The terms of `text` in UTF-8, one per line; b"" if there are none. None if only the reference supports it."""
     data = _utf8(text)
     if data is None:
         return None
@@ -56,7 +56,7 @@ def lines(text: str) -> bytes | None:
 
 
 def terms_of_parts(parts: Sequence[str]) -> list[list[str]] | None:
-    """The terms of each of some texts, for the price of one call. None: only the reference can do all of them."""
+    """The terms of each text, in a single call. None if not all of them are supported."""
     whole = _joined(parts)
     if whole is None:
         return None
@@ -66,7 +66,7 @@ def terms_of_parts(parts: Sequence[str]) -> list[list[str]] | None:
 
 
 def specifics(text: str, words: Any) -> list[str] | None:
-    """What specific.specifics_in_python gives for `text`, or None: only that one can do it."""
+    """The result of specific.specifics_in_python for `text`; None if only the reference supports it."""
     data = _utf8(text)
     if data is None:
         return None
@@ -78,9 +78,9 @@ def specifics(text: str, words: Any) -> list[str] | None:
 
 
 def facts(parts: Sequence[str], stems: Any) -> list[tuple[int, int, int, int, int, int, list[str]]] | None:
-    """Of each text the numbers of facts.Facts, in its order, and its content words, some more than once.
+    """For each text the numbers of facts.Facts, in its order, and its content words, some of them repeated.
 
-    None: only facts.Stems.facts_in_python can do all of them. stems: a lexicon
+    None if only facts.Stems.facts_in_python supports all of them. stems: a lexicon
     """
     whole = _joined(parts)
     if whole is None:
@@ -97,7 +97,8 @@ def facts(parts: Sequence[str], stems: Any) -> list[tuple[int, int, int, int, in
 
 
 def counts(parts: Sequence[str], words: Any) -> list[tuple[int, ...]] | None:
-    """Of each text the numbers of facts.h's facts_counts, in their order. None: only Python can. words: a lexicon"""
+    """For each text the numbers of facts.h's facts_counts, in their order. None if not all are supported. words: a
+    lexicon"""
     whole = _joined(parts)
     if whole is None:
         return None
@@ -110,11 +111,11 @@ def counts(parts: Sequence[str], words: Any) -> list[tuple[int, ...]] | None:
 
 
 _COUNTS = 8
-"""Numbers in a facts_counts."""
+"""Number of fields of a facts_counts."""
 
 
 def sentences(text: str) -> list[tuple[int, int]] | None:
-    """What analyze.sentences_in_python gives for `text`, or None: only that one can do it."""
+    """The result of analyze.sentences_in_python for `text`; None if only the reference supports it."""
     data = _utf8(text)
     if data is None:
         return None
@@ -127,7 +128,7 @@ def sentences(text: str) -> list[tuple[int, int]] | None:
 
 
 def lexicon(sorts: Iterable[tuple[int | str, Iterable[str]]]) -> Any:
-    """Words for C, with the flags that they have: numbers, or names of constants there."""
+    """Words for C with their flags, which are numbers or names of C constants."""
     made = ffi.new("lexicon *")
     for sort, words in sorts:
         flag = getattr(lib, sort) if isinstance(sort, str) else sort
@@ -139,7 +140,8 @@ def lexicon(sorts: Iterable[tuple[int | str, Iterable[str]]]) -> Any:
 
 
 def _joined(parts: Sequence[str]) -> tuple[Any, list[int], bytes] | None:
-    """Some texts as one, for C: the tables that they need, bytes of each, all of them in UTF-8. None as _utf8()."""
+    """Texts concatenated for C: the Unicode tables that they need, the bytes of each, and all of them in UTF-8. None as
+    in _utf8()."""
     text = "".join(parts)
     data = _utf8(text)
     if data is None:
@@ -149,12 +151,12 @@ def _joined(parts: Sequence[str]) -> tuple[Any, list[int], bytes] | None:
 
 
 def _terms_apart(joined: bytes) -> list[list[str]]:
-    """The terms of each text, as C writes them: a line each, and a zero byte behind those of a text."""
+    """The terms of each text in the output format of C: one per line, and a zero byte after each text."""
     return [each.split("\n") if each else [] for each in joined.decode().split("\0")[:-1]]
 
 
 def _utf8(text: str) -> bytes | None:
-    """None: it has half a surrogate pair, or C does not serve."""
+    """The text in UTF-8; None if it contains half a surrogate pair, or C is not available."""
     try:
         return text.encode() if SERVES else None
     except UnicodeEncodeError:
@@ -162,7 +164,7 @@ def _utf8(text: str) -> bytes | None:
 
 
 def _written(write: Callable[[int, Any], int], data: bytes, more: int = 0) -> bytes | None:
-    """What `write` writes into the room that it gets; it is called again while that was too little."""
+    """The output of `write`, which is called again with a larger buffer if it needs one."""
     room = 3 * len(data) + 64 + more
     while True:
         out = _new("char[]", room)
@@ -175,7 +177,7 @@ def _written(write: Callable[[int, Any], int], data: bytes, more: int = 0) -> by
 
 
 def stem(word: str) -> str:
-    """The stem of a word in lower case. For tests: PyStemmer's, one call at a time, is as good."""
+    """The stem of a word in lower case. For tests: PyStemmer is as fast for single calls."""
     letters = ffi.new("uint8_t[]", [min(ord(c), 0x80) for c in word])
     kept = bytes(ffi.buffer(letters, lib.analyze_stem(letters, len(word))))
     others = iter([c for c in word if c >= "\x80"])
@@ -183,7 +185,7 @@ def stem(word: str) -> str:
 
 
 def unicode_of(text: str, data: bytes) -> Any:
-    """The tables that a text needs. data: the text in UTF-8"""
+    """The Unicode tables that a text needs. data: the text in UTF-8"""
     return unicode(0x80 if len(data) == len(text) else _KNOWN)
 
 
@@ -219,8 +221,8 @@ def unicode(n: int) -> Any:
 
 
 def _sorted(points: str) -> bytearray:
-    """A byte for each code point: what str.isalpha(), isalnum(), isspace() and isdecimal() say of it. Whole runs at
-    once where they agree: asked one by one, that takes ten times as long."""
+    """For each code point a byte with the results of str.isalpha(), isalnum(), isspace() and isdecimal(). Uniform runs
+    are filled at once; one by one would take ten times as long."""
     kinds = bytearray(len(points))
     alpha, word, digit = lib.ANALYZE_ALPHA, lib.ANALYZE_WORD, lib.ANALYZE_DIGIT
     for run in _WORDS.finditer(points):
@@ -236,11 +238,11 @@ def _sorted(points: str) -> bytearray:
 
 
 _WORDS, _SPACES = re.compile(r"\w+"), re.compile(r"\s")
-"""What str.isalnum() accepts, and "_"; what str.isspace() accepts."""
+"""Classes of str.isalnum() and "_", and of str.isspace()."""
 
 
 def _lowered(points: str) -> dict[int, int]:
-    """The code points that have another lower case, ascending -> that. Those of _SIGMAS count as having none."""
+    """Code points with a different lower case, ascending -> that. Those of _SIGMAS count as having none."""
     plain = "".join(" " if ord(c) in _SIGMAS else c for c in points[:0x400]) + points[0x400:]
     low = plain.lower()
     found: dict[int, int] = {}
@@ -253,14 +255,14 @@ def _lowered(points: str) -> dict[int, int]:
 
 
 _BLOCK = 64
-"""Code points that are compared at once with their lower case: most blocks have no other."""
+"""Code points compared with their lower case at once: most blocks have no difference."""
 _ENDINGS = (
     ("ANALYZE_ENDING", ENDINGS), ("ANALYZE_BEGINNING", BEGINNINGS),
     ("ANALYZE_ELIDED", ELIDED), ("ANALYZE_ATTACHED", ATTACHED),
 )  # fmt: skip
 _WIDE = ((0xE00, 0xEFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x3400, 0x9FFF), (0xAC00, 0xD7AF))
 _SIGMAS = (0x130, 0x3A3)
-"""A dotted capital I, whose lower case is two characters, and the sigma, whose lower case depends on its place."""
+"""A dotted capital I, whose lower case is two characters, and the sigma, whose lower case depends on its position."""
 _kept: list[Any] = []
-"""C memory that the tables point into, and is never freed: of two threads that make the same tables at once, those of
-either may stay in the cache."""
+"""C memory of the tables, never freed: if two threads make the same tables at once, either one's may stay in the
+cache."""

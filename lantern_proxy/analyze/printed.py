@@ -1,8 +1,8 @@
-"""Which lines of a tool's output are rows of a listing, and which calls only repeat what stands elsewhere. Pure.
+"""Which lines of a tool's output are rows of a listing, and which calls only repeat what is stored elsewhere. Pure.
 
-Listings, logs, tables, search results, progress, source code with its line numbers: each of their lines is like the
-others. They are full of names and figures, hardly one is ever asked for, and the tool prints them again. What stands
-alone among them, as an error does, is no row.
+Listings, logs, tables, search results, progress, source code with line numbers: each of their lines is like the others.
+They are full of names and numbers, hardly one is ever asked for, and the tool can print them again. A line that stands
+out among them, such as an error, is no row.
 """
 
 import re
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 MANY = 4
-"""Lines of one shape are rows if there are so many of them."""
+"""Least number of lines of one shape that are rows."""
 GOING_ON = 2
-"""As MANY, in a text that goes on where another piece of the output ended: other rows may stand in that piece."""
+"""As MANY, for a text that continues another piece of the output, which may contain other rows."""
 MOST_CHARS = 240
-"""How much of a line is looked at."""
+"""How much of a line is analysed."""
 
 _TIME = re.compile(
     r"[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ]?)?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[\])]?\s+"
 )
-"""A time in front of a line of a log."""
+"""A time at the start of a log line."""
 _NO_TROUBLE = re.compile(r"\W*(?:INFO|DEBUG|TRACE|NOTICE|WARN|WARNING)\b")
 _NUMBERED = re.compile(r"(\d{1,6})(?:[ \t]*[\u2192|:]|\t|  |$)")
 """A line number in front of a line of source code, as tools print it."""
@@ -32,15 +32,15 @@ _COLUMNS = re.compile(r"(?:\t|  +)(?=\S)")
 _PROGRESS = re.compile(r"\d ?%.*(?:\d ?/ ?\d|[#=\u2588]{3}|\beta\b|B/s)", re.I)
 _DIFF = re.compile(r"@@ .*@@|diff --git |index [0-9a-f]{7,40}\.\.|(?:---|\+\+\+) (?:[ab]/|/dev/null)")
 _DIFFS = ("@", "d", "i", "-", "+")
-"""What one of them begins with; most lines are told by it."""
+"""First characters of such lines, which decide for most lines."""
 _LOG = "log"
-"""Shape of a line of a log that tells of no trouble: one is a row wherever it stands."""
+"""Shape of a log line that reports no problem: one is a row anywhere."""
 
 
 def rows(text: str, *, goes_on: bool = False) -> list[tuple[int, int]]:
-    """Where the rows of a tool's output stand: (start, end) of each such line, in order.
+    """The (start, end) of each row in a tool's output, in order.
 
-    goes_on: it is not the beginning of that output
+    goes_on: it continues an earlier piece of that output
     """
     many = GOING_ON if goes_on else MANY
     spans, at = [], 0
@@ -60,7 +60,7 @@ def rows(text: str, *, goes_on: bool = False) -> list[tuple[int, int]]:
 
 
 def _numbered(said: Sequence[str]) -> list[bool]:
-    """Which lines begin with numbers that count them?"""
+    """For each line: does it begin with a number of a counted sequence?"""
     numbers = [int(found[1]) if (found := _NUMBERED.match(line)) else None for line in said]
     told = [number for number in numbers if number is not None]
     counted = sum(b == a + 1 for a, b in pairwise(told))
@@ -69,7 +69,7 @@ def _numbered(said: Sequence[str]) -> list[bool]:
 
 
 def _shape(line: str) -> str:
-    """What lines of a sort have in common: signs, and for words in what they are alike; empty for what is said.
+    """What similar lines have in common: symbols, and a placeholder for words; empty for language.
 
     "internal/store/cart.go:124:  return nil" -> "/:9:"       "b81f02c fix the cart" -> "9 w"
     "Waiting for 3 of 6 replicas" -> "waiting for"            "HIKARI_MAX: 20" -> "w: 2"
@@ -113,37 +113,37 @@ _LOOKS = frozenset(
     sort uniq cut jq yq awk sed tr column nl xargs echo printf sleep cd dig nslookup host ping netstat ss lsof
     """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
-"""Programs, and tools, that only show what is there."""
+"""Programs and tools that only read."""
 _SHOWS = frozenset(
     """
     list ls tree get show view inspect describe status stat log logs diff blame history events watch search query find
     explain top cat read
     """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
-"""What other programs are told to do, when it is only that."""
+"""Read-only subcommands of other programs."""
 _STAGES = re.compile(r"\|\|?|&&?|;|\n")
 _WRITES = re.compile(r"(?<![0-9&])>>?(?! ?/dev/null)(?!&)|\bsed\b[^|]* -i|\b-delete\b|\b-exec\b|\btee\b")
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'")
 _ASKS = re.compile(r"[\"']\s*(?:select|show|explain|describe|pragma)\b", re.I)
-"""A query of a database, in quotes."""
+"""A database query in quotes."""
 _NOISE = re.compile(r"\d?>&\d|\d?> ?/dev/null|\$\(|[()]")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _NAMES_A_COMMAND = frozenset(
     ("bash", "shell", "sh", "zsh", "powershell", "terminal", "console", "exec", "execute", "command", "cmd", "run")
 )
 _FIRST = 4
-"""Words of a command among which its verb is: `kubectl -n shop get pods`."""
+"""The verb of a command is among so many first words: `kubectl -n shop get pods`."""
 
 
 _KEEPS = frozenset(("edit", "write", "patch", "replace", "insert", "create", "update"))
 _FILE = re.compile(r"^(?:\w+_?)?(?:path|file|filename): |\*\*\* (?:Add|Update) File: ", re.I | re.M)
-"""Name of the argument in which a call says which file it writes."""
+"""Name of the argument that names the file to write."""
 
 
 def stands_elsewhere(tool: str, arguments: str, *, goes_on: bool = False) -> bool:
-    """Does a call of a tool only look something up, or write what stands in a file from then on?
+    """Does a tool call only look something up, or write what is then stored in a file?
 
-    arguments: as passages are cut from them, without the name. goes_on: not their beginning, where the file is named
+    arguments: as cut into passages, without the tool's name. goes_on: not their first piece, which names the file
     """
     named = [word.lower() for word in _WORDS.findall(tool)]
     if not _NAMES_A_COMMAND.intersection(named):

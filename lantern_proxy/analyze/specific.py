@@ -1,6 +1,6 @@
-"""The specific terms of a text: what a summary cannot paraphrase, as `parse_config`, "port 9443", v2.1.3. Pure.
+"""The specific terms of a text: what a summary cannot paraphrase, such as `parse_config`, "port 9443", v2.1.3. Pure.
 
-native/specifics.c gives the same where it was built and can; what it must equal is here.
+native/specifics.c gives the same result where it is available; the reference is here.
 """
 
 import re
@@ -41,7 +41,7 @@ _PLAIN = (
     rf"(?!(?:{_any((*_WHICH, *_DAYS, *_COUNTS))}|[a-f]{{7,40}})\b)"
     r"[a-z]++(?![\w.@+\-/:=(\\]| =)"
 )
-"""A word in lower case that none of the kinds below begins with: most are such, and they are passed over at once."""
+"""A lower-case word that begins none of the kinds below; most words are such and are skipped at once."""
 _SPECIFIC = re.compile(
     rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
     + "|".join(
@@ -71,16 +71,16 @@ _SPECIFIC = re.compile(
     + ")"
 )
 _BEFORE = re.compile(r"\n?[\s:=(\"'#]{0,3}([\w.-]*[A-Za-z])")
-"""The word that ends a text, seen from the text's end: the text is turned round."""
+"""The last word of a text, matched from its end: the text is reversed."""
 _AFTER = re.compile(r"[\s-]?([A-Za-z][\w-]*)")
 _STARTS = re.compile(r"(?:^|[.!?:;\n\"(*#>\]-])\s*$")
 
 
 def specifics(text: str) -> list[str]:
-    """The specific terms of `text` as written, first come first, no repeats; see apart().
+    """The specific terms of `text` as written, in order of first appearance, no repeats; see apart().
 
-    A number comes with the word it belongs to ("port 9443", "5 children"); a capitalised word counts as a name unless
-    it opens a sentence.
+    A number is combined with the word it belongs to ("port 9443", "5 children"); a capitalised word counts as a name
+    unless it opens a sentence.
     """
     found = native.specifics(apart(text), native_words()) if native.SERVES else None
     return specifics_in_python(text) if found is None else found
@@ -98,7 +98,7 @@ def native_words() -> Any:
 
 
 def specifics_in_python(text: str) -> list[str]:
-    """The same without C: a pattern and what it leaves to tell."""
+    """As `specifics`, without C."""
     found: dict[str, None] = {}
     for window in _WINDOW.findall(_ENDLESS.sub(" ", apart(text))):
         for match in _SPECIFIC.finditer(window):
@@ -110,11 +110,11 @@ def specifics_in_python(text: str) -> list[str]:
 
 _ENDLESS = re.compile(r"(?<!\S)\S{301,}|(?<!\s)\s{301,}")
 _WINDOW = re.compile(r".{1,1000}(?=\s|\Z)|.{1,1000}", re.S)
-"""The pattern above looks ahead: windows keep its time linear in the text, whatever the text."""
+"""The pattern above looks ahead: limited windows keep its time linear for any text."""
 
 
 def _named(match: re.Match[str], text: str) -> str:
-    """The specific term of one match with what it belongs to, or "" when it is none."""
+    """The specific term of one match with its name or unit; "" if it is none."""
     kind, term = match.lastgroup, match.group()
     if kind == "number":
         return _with_its_name(match, text)

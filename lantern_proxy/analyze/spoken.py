@@ -1,10 +1,10 @@
-"""What a person wrote in a user message, without what their client put around it or in its place. Pure.
+"""The words of the person in a user message, without what their client added around or instead of them. Pure.
 
-    spoken("Which gate?\\n<environment_details>\\ntime: 10:06\\n</environment_details>") -> "Which gate?"
+    spoken("Which gate?\n<environment_details>\ntime: 10:06\n</environment_details>") -> "Which gate?"
 
-Agents put the state of the workspace, reminders and the time into every message of their user. Read as a part of a
-question it outweighs what is asked, and finds whatever else stood beside the same state. Agents that call tools in
-plain text give their results as messages of the user, too.
+Agents add the state of the workspace, reminders and the time to every message of their user. Taken as part of a
+question this would outweigh what is asked, and match anything said in the same state. Agents that call tools in plain
+text also send their results as user messages.
 """
 
 import re
@@ -14,43 +14,43 @@ from typing import Literal
 import msgspec
 
 _TAG = re.compile(r"(?:^|(?<=\n))[ \t]*<([A-Za-z][\w:.-]*)(?: [^<>\n]*)?>|</([A-Za-z][\w:.-]*)>(?=[ \t]*(?:\n|\Z))")
-"""An element that stands in lines of its own: it opens where one begins, or closes where one ends."""
+"""An element on lines of its own: its opening tag begins a line, or its closing tag ends one."""
 _SAID = re.compile(
     r"(?!.*(?:assistant|command|commit|error|function|system|tool))"
     r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:user|query|question|task|prompt|request|message|input|feedback)s?$",
     re.I,
 )
-"""Names of elements in which clients put what their user said, and not what they tell of another: <command-message>."""
+"""Names of elements in which clients put what their user said, as opposed to <command-message>."""
 _GIVEN = re.compile(
     r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:tool|function|command|observation|result|response|output|stdout|stderr)s?$",
     re.I,
 )
-"""Names of elements in which clients give the result of a tool."""
+"""Names of elements in which clients put the result of a tool."""
 _RESULT = re.compile(
     r"\s*(?:\[[\w.-]+(?: for [^\n]{0,500})?\] |(?:tool|function|command|execution) )?"
     r"(?:result|response|output)s?\b[^\n:]{0,80}:[ \t]*\n|\s*observation:",
     re.I,
 )
-"""The line above one: "Observation:", "[read_file for 'a.txt'] Result:"."""
+"""The line above a tool result: "Observation:", "[read_file for 'a.txt'] Result:"."""
 _HEADING = re.compile(
     r"^(?:#{1,6} [^\n]*\b(?:request|question|query)\b[^\n]*|(?:[\w']+ )?(?:question|query)[ \t]*:)", re.M | re.I
 )
-"""What clients write above or before it: "## My request for ...", "User question: ..."."""
+"""Headings that clients write above or before the user's words: "## My request for ...", "User question: ..."."""
 _TIME = r"(?:\d:\d\d|\d{4}-\d\d|\d/\d|\b(?:seconds?|minutes?|hours?|days?|weeks?) ago)"
 STAMP = rf"[\[(](?=[^\[\]()\n]{{0,64}}\d)[^\[\]()\n]{{0,64}}{_TIME}[^\[\]()\n]{{0,20}}[\])]:?[ \t]+(?=\S)"
-"""A time in brackets, in front of what somebody says: "[5 minutes ago] "."""
+"""A time in brackets, in front of a message: "[5 minutes ago] "."""
 _STAMP, _STAMP_CHARS = re.compile(rf"\s*{STAMP}"), 64
 
 Voice = Literal["user", "client", "tool"]
 Span = tuple[int, int, Voice]
-"""Start, end, whose words."""
+"""Start, end, author."""
 
 
 def spoken(text: str) -> str:
-    """What the user says in a message, without the time in front; empty for the result of a tool. In linear time.
+    """What the user says in a message, without a time in front; empty for a tool result. Linear time.
 
-    That is what stands in elements or fields of JSON that are named for it, else `parts` of their own from the heading
-    on that is named for it, else all.
+    That is the text in elements or JSON fields named for it, else the user's `parts` from a heading named for it on,
+    else everything.
     """
     named = [text[opened:closed] for name, _, opened, closed, _ in _elements(text) if _SAID.match(name)]
     said = "\n".join(named or _fields(text)).strip()
@@ -76,11 +76,11 @@ def _fields(text: str) -> list[str]:
 
 
 def parts(text: str) -> list[Span]:
-    """A user's `text` as spans in order, none of them empty. In linear time.
+    """A user's `text` as spans in order, none of them empty. Linear time.
 
-    The client's are elements in lines of their own, a tool's those that are named for one, and all below the line that
-    announces its result. Of an element that is named for what a user says (<user_query>) only the tags are left out. A
-    client that puts its users' words into an element of another name leaves none of their own.
+    Elements on lines of their own are the client's; elements named for a tool, and everything below the line that
+    announces a tool's result, are a tool's. Of an element named for what a user says (<user_query>) only the tags are
+    removed. If a client puts its user's words into an element with another name, none count as the user's.
     """
     if _RESULT.match(text):
         return [(0, len(text), "tool")]
@@ -95,12 +95,12 @@ def parts(text: str) -> list[Span]:
 
 
 def is_worded(text: str) -> bool:
-    """Is there more in it than signs and white space?"""
+    """Does it contain more than symbols and white space?"""
     return any(map(str.isalnum, text))
 
 
 def _elements(text: str) -> Iterator[tuple[str, int, int, int, int]]:
-    """The outermost elements that are closed: name, start, start and end of the content, end."""
+    """The outermost closed elements: name, start, start and end of the content, end."""
     closings = {tag[2]: tag.start() for tag in _TAG.finditer(text) if tag[2]} if "</" in text else {}
     name, start, opened, depth = "", 0, 0, 0
     for tag in _TAG.finditer(text) if closings else ():

@@ -1,7 +1,7 @@
-"""Standing instructions: rules ("Always ...", "from now on ...") and preferences that hold for all that follows. Pure.
+"""Standing instructions: rules ("Always ...", "from now on ...") and preferences that hold for everything after. Pure.
 
-They hold until they are taken back, seldom come up again, and are what a user misses first when a history was
-compacted. Rules of other languages than English are in standing_languages.py; preferences are told in English only.
+They hold until they are revoked, are seldom repeated, and are what a user misses first after a compaction. Rules in
+other languages than English are in standing_languages.py; preferences are recognised in English only.
 """
 
 import re
@@ -11,13 +11,13 @@ from lantern_proxy.analyze import folded
 from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_rule_elsewhere
 
 _USE = r"use \S+(?: (?!but (?:it|i|they)\b|(?:or|i|is|are)\b)\S+){0,3},? (?:not|never|instead of|rather than)\b"
-"""How it is said what is used, and what is not: "use tabs, not spaces", but not "use caching, but it's not working"."""
+"""Orders to use one thing and not another: "use tabs, not spaces", but not "use caching, but it's not working"."""
 _ANNOUNCED = (
     r"(?<!broke )(?<!break )(?<!breaks )(?<!broken )(?<!breaking )"
     r"\b(?:a|one|two|three|another|my|our|new|first|second|house|ground)"
     r"(?: (?:more|new|last|other|little|small|general|golden|ground|house))?"
 )
-"""What stands before "rule" and "wish" where one is laid down, and neither spoken of nor broken."""
+"""Words before "rule" and "wish" where one is set, rather than mentioned or broken."""
 _DO_NOT = (
     r"(?:do not|don['\u2019]t)(?: ever)? (?!(?:worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need"
     r"|see|understand|really|you|i|give(?! (?:me|us|any)\b)|stop|let|ever|quit|miss|say|remember|recall|care|mean"
@@ -29,12 +29,12 @@ _TELLS_OF = (
     r"|no|yes|yeah|ok|okay|well|oh|wow|hey|if|when|while|since|because|as|so|what|who|how|why|where|which|is|are|do|does"
     r"|did|can|could|would|should|will|has|have|had)"
 )
-"""How a sentence begins that gives no order."""
+"""Openings of sentences that are no orders."""
 _ASIDE = (
     r"(?:do not|don['\u2019]t)(?: ever)? (?:(?:laugh|faint|panic|cry|dare|judge)\b|tell\b(?! (?:me|us)\b)"
     r"|ask(?: me)?(?=[,.!]|$))"
 )
-"""Behind a comma, beside what is told: "Working title is The Otter, don't laugh", "It was 900, don't tell Ada"."""
+"""After a comma, as an aside: "Working title is The Otter, don't laugh", "It was 900, don't tell Ada"."""
 _RULE = re.compile(
     # where a sentence begins, behind "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
@@ -79,23 +79,23 @@ _OF_RULES = (
     "do not", "don'", "don\u2019", "must n", "rule", "wish", "please",
 )  # fmt: skip
 _OTHERS = ("not", "instead of", "rather than")
-"""What a rule holds one of: the patterns cost a hundred times as much as to look for it."""
+"""Every rule contains one of these: looking for them costs a hundredth of matching the patterns."""
 _OF_PREFERENCES = ("prefer", "rather")
 
 
 def is_rule(text: str) -> bool:
-    """Does a sentence of it say how things are always to be done, or never?"""
+    """Does a sentence of the text say how something is always or never to be done?"""
     low = folded(text)
     return (_may_be_english(low) and _RULE.search(text) is not None) or is_rule_elsewhere(text, low)
 
 
 def is_preference(text: str) -> bool:
-    """Does it say what somebody would rather have?"""
+    """Does it say what somebody would prefer?"""
     return _may_be_preference(folded(text)) and _PREFERENCE.search(text) is not None
 
 
 def may_lay_down(text: str) -> bool:
-    """May there be a rule or a preference in `text`? A quick look: False is certain, for each piece of it as well."""
+    """May `text` contain a rule or a preference? A fast check: False is certain, also for each piece of it."""
     low = folded(text)
     return _may_be_rule(low) or _may_be_preference(low)
 
@@ -113,5 +113,5 @@ def _may_be_preference(low: str) -> bool:
 
 
 def laid_down(text: str) -> Literal["rule", "preference"] | None:
-    """Which of the two it holds; a rule comes first."""
+    """Which of the two the text contains; a rule comes first."""
     return "rule" if is_rule(text) else "preference" if is_preference(text) else None

@@ -1,7 +1,7 @@
 """Standing instructions in languages other than English: "Antworte immer ...", "ne touche jamais ...". Pure.
 
-Three forms, as far as a language has them: an order with always or never, "from now on", and one thing instead of
-another. What is only told ("Er kommt immer zu spät") is none, so an order has to be seen from its first words.
+Three forms, where the language has them: an order with always or never, "from now on", and one thing instead of
+another. A mere statement ("Er kommt immer zu spät") is none, so an order must be visible in its first words.
 """
 
 # ruff: noqa: RUF001 - letters of other scripts are meant
@@ -91,23 +91,23 @@ _HINTS = frozenset(
     dotykaj teraz zamiast zaman daima asla bundan yerine
     """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
-"""Of what every rule in ASCII letters holds a word: the patterns cost ten times as much as to look for it."""
+"""Every rule in ASCII letters contains one of these words: looking for them costs a tenth of matching the patterns."""
 _OTHER_LETTERS = re.compile("[\u00c0-\u1fff\u3040-\ud7ff]")
 
 
 def is_rule_elsewhere(text: str, low: str) -> bool:
-    """Does it say in another language than English how things are always to be done? low: `text` folded"""
+    """Does it say, in another language than English, how something is always to be done? low: `text` folded"""
     return may_be_rule_elsewhere(low) and any(rule.search(text) for rule in _rules())
 
 
 @cache
 def _rules() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Made when first asked for: that takes a thirtieth of the time in which `lantern serve` starts."""
+    """Compiled on first use, since that takes a thirtieth of the start of `lantern serve`."""
     return re.compile(rf"{_OPENS}(?:{'|'.join(_ORDERS)})", re.I), re.compile("|".join(_WITHIN), re.I)
 
 
 def may_be_rule_elsewhere(low: str) -> bool:
-    """May there be a rule in the text? A quick look: False is certain, for each piece of it as well."""
+    """May the text contain a rule? A fast check: False is certain, also for each piece of it."""
     if low.isascii():
         return not _HINTS.isdisjoint(low.split())
     return _OTHER_LETTERS.search(low) is not None

@@ -1,4 +1,4 @@
-"""Which of many texts may begin within another one? In C (native/starts.c) where it was built."""
+"""Which of many texts may begin inside another one? In C (native/starts.c) where it was built."""
 
 import re
 import sys
@@ -10,18 +10,18 @@ except ImportError:
     ffi = lib = None
 
 CHARS = 20
-"""How much of its beginning finds a text."""
+"""Length of the beginning by which a text is found."""
 _STARTS = re.compile(rf"(?<![^\W_])(?=(.{{{CHARS}}}))", re.S)
-"""What stands behind each place at which a word, or anything else, begins."""
+"""Matches at each position where a word, or anything else, begins."""
 _WIDE = f"utf-32-{'le' if sys.byteorder == 'little' else 'be'}"
 _SPARSE = 5
-"""log2 of the filter's bits for each beginning: of the places where none stands, it lets one in 32 through."""
+"""log2 of the filter's bits per beginning: it passes one in 32 of the positions where none begins."""
 _LEAST_BITS = 10
 _AT_ONCE = 256
 
 
 class Starts:
-    """Beginnings that are looked for, CHARS each. One thread at a time."""
+    """Beginnings to search for, CHARS each. One thread at a time."""
 
     def __init__(self, starts: Collection[str] = (), *, native: bool = True) -> None:
         self.room = 2 * len(starts) + 1_000
@@ -40,8 +40,8 @@ class Starts:
             self._take()
 
     def within(self, text: str, among: Collection[str]) -> list[tuple[int, str]]:
-        """(place, start) where those of `among`, all of which were added, stand in `text` and no word goes on; in the
-        order of the places."""
+        """(position, beginning) for each of `among`, all added before, that occurs in `text` without a word continuing;
+        in order of position."""
         if self._set is None:
             return [(found.start(), found[1]) for found in _STARTS.finditer(text) if found[1] in among]
         self._take()

@@ -29,7 +29,7 @@ from lantern_proxy.bench.numbers import Numbers, without_nan
 T = TypeVar("T")
 WORDS, MEAN_LENGTH = 200_000, 55
 FEWEST = 100
-"""Records of which some words are common, and others are not."""
+"""Least number of records with both common and other words."""
 AT_ONCE = 1 << 22
 """Tokens drawn at a time: five million records have 275 million."""
 
@@ -47,7 +47,7 @@ def synthetic(n: int) -> Records:
 
 
 def locomo(path: Path) -> tuple[Records, list[list[str]]]:
-    """The turns of a LoCoMo file, and its questions, analysed. click.BadParameter when it is no such file."""
+    """The turns of a LoCoMo file, and its questions, analysed. click.BadParameter if it is no such file."""
     try:
         samples = json.loads(path.read_text(encoding="utf-8-sig"))
         conversations = [one["conversation"] for one in samples]
@@ -80,14 +80,14 @@ def drawn(sizes: Sequence[int]) -> Iterator[tuple[Records, list[list[str]]]]:
 
 
 def fitting(engines: Sequence[str], n: int) -> list[str]:
-    """Those that take so many records."""
+    """The engines that can take so many records."""
     return [engine for engine in engines if n <= MOST_RECORDS.get(engine, n)]
 
 
 def measure(
     records: Records, questions: Sequence[Sequence[str]], engines: Sequence[str], seconds: float
 ) -> Iterator[Measured]:
-    """seconds: most time the queries of one engine may take in each state"""
+    """seconds: most time for the queries of one engine in each state"""
     n = len(records)
     built: dict[str, tuple[Search, float]] = {}
     for engine in fitting(engines, n):
@@ -113,8 +113,8 @@ Times = dict[str, list[float]]
 
 
 def in_turn(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds: float) -> Times:
-    """Twenty questions go to one engine, then to the next, three rounds of all. Before each twenty the last of them is
-    asked, and not counted."""
+    """Twenty questions go to one engine, then to the next, three rounds in total. Before each twenty the last of them
+    is asked once, unmeasured."""
     times: Times = {engine: [] for engine in searches}
     for start in [*range(0, len(questions), 20)] * 3:
         for engine, search in searches.items():
@@ -125,7 +125,7 @@ def in_turn(searches: dict[str, Search], questions: Sequence[Sequence[str]], sec
 
 
 def hot(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds: float) -> Times:
-    """Each question is asked four times in a row; the first of them is not counted."""
+    """Each question is asked four times in a row; the first time is not measured."""
     times: Times = {engine: [] for engine in searches}
     for question in questions:
         for engine, search in searches.items():
@@ -135,8 +135,8 @@ def hot(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds
 
 
 def cold(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds: float) -> Times:
-    """Other memory is written over before each question, as much as the caches hold and more. Fifty questions, since
-    that takes longer than most of them."""
+    """Before each question as much other memory is overwritten as the caches hold, and more. Only fifty questions,
+    since overwriting takes longer than most of them."""
     times: Times = {engine: [] for engine in searches}
     other = np.zeros(bm25_ours.BUFFER_BYTES // 8, np.int64)
     for question in questions[:50]:
@@ -169,7 +169,7 @@ def agreement(engine: str, ours: Search, other: Search, questions: Sequence[Sequ
 
 
 def known(names: str) -> list[str]:
-    """The engines to measure. click.BadParameter for one that is not known."""
+    """The engines to measure. click.BadParameter for an unknown one."""
     chosen = [name.strip() for name in names.split(",") if name.strip()] or list(PEERS)
     for name in chosen:
         if name not in PEERS:
@@ -182,12 +182,12 @@ def known(names: str) -> list[str]:
 
 
 def counted(work: Iterable[T], label: str, length: int, *, quiet: bool) -> AbstractContextManager[Iterable[T]]:
-    """The same with a bar on stderr."""
+    """`records` with a progress bar on stderr."""
     return click.progressbar(work, length, label, file=sys.stderr, hidden=quiet)
 
 
 def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
-    """How well the best ten are chosen, on published collections."""
+    """Quality of the best ten, on published collections."""
     rows: list[bm25_collections.Quality] = []
     try:
         for each in bm25_collections.folders(folder):
@@ -203,7 +203,7 @@ def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
 
 
 def keep(found: Figures, of_kind: list[Any], row: Any, merge: Path | None, *, as_json: bool) -> None:
-    """Add a row to those of its kind in `found`, and at once to the file: what is measured stays, whatever comes."""
+    """Add a row to those of its kind in `found`, and at once to the file, so that nothing measured is lost."""
     of_kind.append(row)
     if merge is not None:
         merged(merge, found)

@@ -1,4 +1,4 @@
-"""nDCG@10 of our index, and of engines with Lucene's formula, on collections in BEIR's form and one analysed text."""
+"""nDCG@10 of our index, and of engines with Lucene's formula, on collections in BEIR's format, analysed alike."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Quality:
 
 
 def folders(folder: Path) -> list[Path]:
-    """Those of a folder that hold a collection. click.BadParameter when there is none."""
+    """The subfolders with a collection. click.BadParameter if there is none."""
     found = sorted({path.parent for name in ("corpus.jsonl", "corpus.jsonl.gz") for path in folder.glob(f"*/{name}")})
     if not found:
         raise click.BadParameter(f"--collections {folder} holds no NAME/corpus.jsonl (or .gz), as BEIR's sets have")
@@ -47,8 +47,8 @@ def folders(folder: Path) -> list[Path]:
 
 
 def read(folder: Path) -> Collection:
-    """A collection of datasets.ir, analysed as the archive's passages and questions are. Raises DataError, also
-    where no question has a relevant document."""
+    """A collection of datasets.ir, analysed like the archive's passages and questions. Raises DataError, also if no
+    question has a relevant document."""
     (whole,) = ir(folder)
     if not whole.questions:
         raise DataError(f"{folder}: no question has a relevant document; nothing to measure")
@@ -79,7 +79,7 @@ def compare(folder: Path, engines: Sequence[str]) -> Iterator[Quality]:
 
 
 def table(rows: Sequence[Quality]) -> str:
-    """Markdown: a line a collection, a column an engine."""
+    """Markdown: one line per collection, one column per engine."""
     engines = list(dict.fromkeys(row.engine for row in rows))
     titles = [f"{row.engine} {row.release}".strip() for row in rows[: len(engines)]]
     lines = [f"| nDCG@{DEPTH} | documents | queries | " + " | ".join(titles) + " |"]

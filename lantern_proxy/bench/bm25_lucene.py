@@ -1,4 +1,4 @@
-"""Lucene as a peer: a JVM of its own at the other end of a pipe, timed inside when it is warm."""
+"""Lucene as a peer: a JVM of its own, connected by a pipe, timed inside once it is warm."""
 
 import os
 import shutil
@@ -17,13 +17,13 @@ from lantern_proxy.bench.bm25_records import K1, B, Records
 
 SOURCE = Path(__file__).with_name("LuceneSearch.java")
 JARS = Path("/usr/share/java")
-"""Where Debian's liblucene8-java puts them. LANTERN_LUCENE names another folder of jars."""
+"""Where Debian's liblucene8-java installs them. LANTERN_LUCENE names another folder of jars."""
 WARM_QUESTIONS, WARM_S, WARM_K = 500, 10.0, 100
 
 
 @cache
 def jars() -> tuple[Path, ...]:
-    """Lucene's core and the analyzers it has apart; empty when one is missing, or java is."""
+    """Lucene's core and its separate analyzers; empty if one of them, or java, is missing."""
     folder = Path(os.environ.get("LANTERN_LUCENE") or JARS)
     names = ("lucene-core", "lucene-analyzers-common")
     newest = [max(folder.glob(f"{name}-[0-9]*.jar"), default=None) for name in names]
@@ -32,13 +32,13 @@ def jars() -> tuple[Path, ...]:
 
 
 def release() -> str | None:
-    """What its core says of itself, as "8.7.0", or None when Lucene cannot run here."""
+    """The version of the core, such as "8.7.0"; None if Lucene cannot run here."""
     found = jars()
     return found[0].stem.removeprefix("lucene-core-") if found else None
 
 
 class Lucene:
-    """A search over records. Its process ends with it."""
+    """A search over records. Its process ends with the object."""
 
     def __init__(self, records: Records, warm_s: float = WARM_S) -> None:
         """RuntimeError when the JVM does not start."""
@@ -53,12 +53,12 @@ class Lucene:
         self._fill(records, warm_s)
 
     def __call__(self, terms: Sequence[str], k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Places of records and scores, best first."""
+        """Indices of records and scores, best first."""
         _, ids, scores = self._ask(terms, k)
         return ids, scores
 
     def timed_us(self, terms: Sequence[str], k: int) -> float:
-        """Microseconds of one search by the JVM's own clock: the query made of its terms, searched, hits there."""
+        """Microseconds of one search by the JVM's own clock, from building the query to reading the hits."""
         return self._ask(terms, k)[0]
 
     def _fill(self, records: Records, warm_s: float) -> None:

@@ -21,18 +21,18 @@ class Ours:
     records: int
     add_p50_us: float
     add_p99_us: float
-    """Terms in, searchable at once, nobody else at work."""
+    """From terms to a searchable record, with no other load."""
     busy_add_p50_us: float
     busy_add_p99_us: float
     """The same while four threads search."""
     hot_us: float
-    """Median of queries, each asked for the second time in a row."""
+    """Median of queries when asked for the second time in a row."""
     cold_us: float
     """Median after 64 MB of other memory were touched before each query."""
     floor_us: float
-    """What reading the postings of such a query takes at the bandwidth of memory, measured here by a copy."""
+    """Time to read the postings of such a query at memory bandwidth, which is measured by a copy."""
     noise: float
-    """p99 / p50 of a loop of the same work each time, as long as a query: the machine's part in our p99."""
+    """p99 / p50 of a constant loop as long as a query: the machine's share in our p99."""
     bytes_a_record: float
 
 
@@ -89,7 +89,7 @@ def spin(about_us: float) -> float:
 
 
 def busy_adds(index: Index, records: Records, questions: Sequence[Sequence[str]], adds: int) -> list[float]:
-    """The first records come again, under new ids, while four threads ask one question after the other."""
+    """The first records are added again under new ids, while four threads search continuously."""
     stop = threading.Event()
 
     def ask(first: int) -> None:
@@ -110,7 +110,7 @@ def busy_adds(index: Index, records: Records, questions: Sequence[Sequence[str]]
 
 
 def bytes_of(records: Records, questions: Sequence[Sequence[str]]) -> float:
-    """What a query reads on average: 4 bits a record of a common term, 5 bytes a posting of another."""
+    """Bytes read by an average query: 4 bits per record of a common term, 5 bytes per posting of another."""
     share = records.shares()
     place = {word: i for i, word in enumerate(records.words)}
     read = [[0.5 if (df := share[place[term]]) > COMMON else 5 * df for term in question] for question in questions]
@@ -118,7 +118,7 @@ def bytes_of(records: Records, questions: Sequence[Sequence[str]]) -> float:
 
 
 def bandwidth() -> float:
-    """Bytes a second that one thread reads and writes, the best of five."""
+    """Bytes per second that one thread reads and writes, the best of five."""
     source = np.ones(BUFFER_BYTES // 4, np.int64)
     into, best = np.empty_like(source), np.inf
     for _ in range(5):

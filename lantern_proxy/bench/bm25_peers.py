@@ -1,4 +1,4 @@
-"""Other BM25 engines, each as build(records) -> search(terms, k). They are measured where they are installed."""
+"""Other BM25 engines, each as build(records) -> search(terms, k). Those that are installed are measured."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def add_all(index: Index, records: Records, n: int) -> None:
 
 
 def bm25s(records: Records) -> Search:
-    """Its numba backend; retrieve() is its documented way to ask."""
+    """Its numba backend; retrieve() is its documented interface."""
     from bm25s import BM25
     from bm25s.tokenization import Tokenized
 
@@ -46,7 +46,7 @@ def bm25s(records: Records) -> Search:
 
 
 def tantivy(records: Records) -> Search:
-    """One segment in memory; a search ends at document addresses, without fetching a stored field."""
+    """One segment in memory; a search returns document addresses, without fetching stored fields."""
     import tantivy as t
 
     builder = t.SchemaBuilder()
@@ -87,7 +87,7 @@ def rank_bm25(records: Records) -> Search:
 
 
 def scipy(records: Records) -> Search:
-    """Precomputed float32 impacts in a sparse matrix, one column a term; dense sum and argpartition."""
+    """Precomputed float32 impacts in a sparse matrix, one column per term; dense sum and argpartition."""
     from scipy.sparse import csc_matrix
 
     n = len(records)
@@ -118,7 +118,7 @@ def scipy(records: Records) -> Search:
 class Pisa:
     """PISA, through pyterrier-pisa: its defaults, block-max WAND over lists packed by SIMD-BP128, one thread.
 
-    A search gives PISA_HITS at most. What PISA writes to disk goes with the object.
+    A search returns at most PISA_HITS. PISA's files are removed with the object.
     """
 
     def __init__(self, records: Records) -> None:
@@ -149,7 +149,7 @@ class Pisa:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """PISA tells of its progress on both outputs, from C++."""
+    """PISA prints its progress to both outputs, from C++."""
     kept = [os.dup(fd) for fd in (1, 2)]
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -174,14 +174,14 @@ PEERS: dict[str, Callable[[Records], Search]] = {
     "rank_bm25": rank_bm25,
 }
 MOST_RECORDS = {"rank_bm25": 5_000, "fts5": 100_000}
-"""Where a peer would take minutes."""
+"""Limits for peers that would take minutes."""
 
 
 PACKAGES = {"bm25s": ("bm25s", "numba"), "pisa": ("pyterrier-pisa",)}
 
 
 def release(name: str) -> str | None:
-    """What of a peer is installed: "0.3.1", or None when it is not."""
+    """The installed version of a peer, such as "0.3.1"; None if it is not installed."""
     if name == "lucene":
         return bm25_lucene.release()
     if name == "fts5":

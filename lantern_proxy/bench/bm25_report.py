@@ -19,7 +19,7 @@ STATES = {
     "hot": "Each question is asked four times in a row, and the last three are counted.",
     "cold": "Before each question 64 MB of other memory are written over.",
 }
-"""In which an engine is asked, in this order."""
+"""The states in which an engine is measured, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class Measured:
     build_us: float
     queries: int
     same: float
-    """Share of our best 100 scores that it gives too, to 1e-4; NaN where its scores mean something else."""
+    """Share of our best 100 scores that it returns as well, to 1e-4; NaN if its scores have another meaning."""
     state: str = "in turn"
     """Of STATES."""
 
     def line(self) -> str:
-        """For people, as it is measured."""
+        """For people, while measuring."""
         times = f"{self.median_us:>10,.1f} us ({self.ratio:,.1f}x), p99 {self.p99_us:,.0f}"
         return f"{self.records:>9,} records  {self.state:8} {self.engine:12} {times}"
 
 
 @dataclass(slots=True)
 class Figures:
-    """What one command found, or several together."""
+    """The results of one command, or of several together."""
 
     peers: list[Measured] = field(default_factory=list)
     alone: list[bm25_ours.Ours] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Figures:
 
 
 def tables(rows: Sequence[Measured]) -> str:
-    """Markdown: a table a state, under what it is."""
+    """Markdown: one table per state, under its description."""
     found = {state: [row for row in rows if row.state == state] for state in STATES}
     return "\n\n".join(
         f"{state.capitalize()}. {STATES[state]}\n\n{table(found[state])}" for state in STATES if found[state]
@@ -64,7 +64,7 @@ def tables(rows: Sequence[Measured]) -> str:
 
 
 def table(rows: Sequence[Measured]) -> str:
-    """Of one state: a line an engine, a column a size."""
+    """Of one state: one line per engine, one column per size."""
     sizes = sorted({row.records for row in rows})
     found = {(row.engine, row.records): row for row in rows}
     lines = ["| engine | " + " | ".join(f"{n:,}" for n in sizes) + " |", "| --- |" + " ---: |" * len(sizes)]
@@ -84,7 +84,7 @@ def cell(row: Measured | None) -> str:
 
 
 def plot(rows: Sequence[Measured]) -> str:
-    """SVG: median microseconds in turn over records, a line an engine."""
+    """SVG: median microseconds in turn over records, one line per engine."""
     rows = [row for row in rows if row.state == "in turn"]
     colours = dict(zip(dict.fromkeys(row.engine for row in rows), COLOURS[3:] + COLOURS[:3], strict=False))
     drawn = [
@@ -128,7 +128,7 @@ def show(found: Figures, what: str, write: Path | None, *, quiet: bool) -> None:
 
 
 def kept(path: Path) -> Figures:
-    """What the file has; nothing when it is not there. click.BadParameter when it is no such file."""
+    """The contents of the file; empty if it does not exist. click.BadParameter if it is no such file."""
     old = Figures()
     if path.exists():
         try:
@@ -145,7 +145,8 @@ def kept(path: Path) -> Figures:
 
 
 def merged(path: Path, new: Figures) -> Figures:
-    """What the file has and what is new, sizes ascending; written back. A figure that is there twice is the new one."""
+    """The contents of the file with the new figures, sizes ascending; written back. A new figure replaces an old
+    one."""
     old = kept(path)
     peers = {(row.records, row.engine, row.state): row for row in (*old.peers, *new.peers)}
     alone = {row.records: row for row in (*old.alone, *new.alone)}

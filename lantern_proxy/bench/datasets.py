@@ -24,40 +24,40 @@ from typing import Any, Literal
 
 
 class DataError(ValueError):
-    """A file that is not what it should be. The message names the file, the fault and the way out."""
+    """An invalid data file. The message names the file, the fault and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What may be found: a message of a conversation, or a document."""
+    """An item to be found: a message of a conversation, or a document."""
 
     id: str
     session: str
     speaker: str
     text: str
     at: float = 0.0
-    """Unix seconds; 0 when the data has no time."""
+    """Unix seconds; 0 if the data has no time."""
 
     @property
     def said(self) -> str:
-        """The text after the speaker's name, where there is one."""
+        """The text after the speaker's name, if there is one."""
         return f"{self.speaker}: {self.text}" if self.speaker else self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question and its evidence. A pipeline may look at `text` and `at` only."""
+    """A question and its evidence. A pipeline may only look at `text` and `at`."""
 
     text: str
     gold: frozenset[str]
     """Ids of candidates; never empty."""
     category: str
     answer: str = ""
-    """What the data gives as one, where it does."""
+    """The data's answer, if it has one."""
     at: float = 0.0
-    """Unix seconds when it is asked; 0 when the data does not say."""
+    """Unix seconds when it is asked; 0 if unknown."""
     grades: Mapping[str, float] = field(default_factory=dict)
-    """Id -> grade, where relevance has grades; empty: all of `gold` count 1."""
+    """Id -> graded relevance; empty: everything in `gold` has grade 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Conversation:
 
 
 def published(path: Path) -> Literal["locomo", "beam", ""]:
-    """Which of the two a file looks like. DataError when it is no JSON."""
+    """Which of the two formats a file has. DataError if it is no JSON."""
     raw = _json(path)
     if isinstance(raw, list) and raw and isinstance(raw[0], dict) and "conversation" in raw[0]:
         return "locomo"
@@ -78,9 +78,9 @@ def published(path: Path) -> Literal["locomo", "beam", ""]:
 
 
 def locomo(path: Path) -> list[Conversation]:
-    """Conversations of LoCoMo by sample id. Questions without evidence that exists are left out, all categories stay.
+    """Conversations of LoCoMo by sample id. Questions without existing evidence are left out; all categories are kept.
 
-    A shared picture's caption belongs to the text of its message.
+    The caption of a shared picture is part of its message's text.
     """
     samples = _json(path)
     if not isinstance(samples, list) or not all(isinstance(s, dict) and "conversation" in s for s in samples):
@@ -115,7 +115,7 @@ def _locomo_turns(conversation: Mapping[str, Any]) -> Iterator[Candidate]:
 
 
 def beam(folder: Path) -> list[Conversation]:
-    """Chats of BEAM, by name of file. A batch is a session; the generator's tag is cut off the users' messages.
+    """Chats of BEAM, by file name. A batch is a session; the generator's tag is removed from user messages.
 
     folder: with the chats, or the file of one
     """
@@ -126,7 +126,7 @@ def beam(folder: Path) -> list[Conversation]:
 
 
 _TAG = re.compile(r"\s*->->\s*[\d,.\s]+$")
-"""What BEAM's generator left at the end of a message: `->-> 1,1`."""
+"""A tag of BEAM's generator at the end of a message: `->-> 1,1`."""
 
 
 _BEAM_ANSWERS = ("answer", "ideal_answer", "ideal_summary")
@@ -160,8 +160,8 @@ def _beam_messages(batches: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
 
 
 def longmemeval(path: Path) -> list[Conversation]:
-    """Each question of LongMemEval with its haystack. Those that nothing answers (`..._abs`) are left out, as in the
-    paper's retrieval results. Candidates are messages; gold are all those of the sessions that answer."""
+    """Each question of LongMemEval with its haystack. Unanswerable ones (`..._abs`) are left out, as in the paper's
+    retrieval results. Candidates are messages; gold are all messages of the answering sessions."""
     items = _json(path)
     known = isinstance(items, list) and all(isinstance(i, dict) and "haystack_sessions" in i for i in items)
     if not (known and items):
@@ -191,7 +191,7 @@ def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
 
 def ir(folder: Path) -> list[Conversation]:
     """A collection in BEIR's layout as one conversation without sessions: corpus.jsonl, queries.jsonl, qrels.tsv or
-    qrels/test.tsv, each maybe with .gz. Queries without a relevant document are left out."""
+    qrels/test.tsv, each optionally with .gz. Queries without a relevant document are left out."""
     candidates = tuple(
         Candidate(id=str(d["_id"]), session="", speaker="", text=f"{d.get('title', '')} {d['text']}".strip())
         for d in _lines(_found(folder, "corpus.jsonl"))
@@ -211,7 +211,7 @@ def ir(folder: Path) -> list[Conversation]:
 
 
 HIGHEST = 100
-"""Of the grades of a document."""
+"""Highest grade of a document."""
 
 
 def _qrels(path: Path) -> Iterator[tuple[str, str, float]]:
@@ -237,7 +237,7 @@ def _found(folder: Path, *names: str) -> Path:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of JSON lines; DataError for one that lacks its _id, or its text."""
+    """The objects of a JSON lines file; DataError for one without _id or text."""
     found = []
     for number, line in enumerate(lines_of(_text(path)), start=1):
         if line.strip():
@@ -252,7 +252,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as files have them. `splitlines` would break at U+2028 and U+0085, too, which stand within JSON strings."""
+    """The lines of a file. `splitlines` would also break at U+2028 and U+0085, which may occur in JSON strings."""
     return text.split("\n")
 
 
@@ -275,7 +275,8 @@ def _text(path: Path) -> str:
 
 
 def unmixed(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
-    """The conversations of some files. DataError when two have one name, or two candidates of one have one id."""
+    """The conversations of some files. DataError if two have the same name, or two candidates of one have the same
+    id."""
     files: dict[str, Path] = {}
     read: list[Conversation] = []
     for file, each in found:
@@ -293,7 +294,7 @@ def unmixed(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
 
 
 def _said(row: Mapping[str, Any], name: str) -> str:
-    """The text that `row` has there. TypeError when it is none."""
+    """The text in that field of `row`. TypeError if it is no text."""
     text = row[name]
     if not isinstance(text, str):
         raise TypeError(f"{name} is no text in {row!r:.100}")
@@ -305,7 +306,7 @@ def _answer(asked: Mapping[str, Any], *names: str) -> str:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Everything in nested lists and dicts that is neither."""
+    """All values in nested lists and dicts."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, Iterable) and not isinstance(value, str):
@@ -321,7 +322,7 @@ def _day(text: str) -> float:
 
 
 def _time(text: str, form: str) -> float:
-    """Unix seconds, UTC; 0 when the text has another form."""
+    """Unix seconds, UTC; 0 if the text has another format."""
     try:
         return datetime.strptime(text.strip(), form).replace(tzinfo=UTC).timestamp()
     except ValueError:

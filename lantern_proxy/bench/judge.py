@@ -16,19 +16,19 @@ SEEDS = (7, 11, 23, 31, 47)
 """Of the ConvMemory papers' splits."""
 
 SHARE = 0.2
-"""How much of the score of its second best turn a session gains; of the third best SHARE squared, and so on."""
+"""Share of the second-best turn's score that a session gains; SHARE squared for the third-best, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rankings:
-    """The answer to one question: ids of candidates and of sessions, best first."""
+    """The result for one question: ids of candidates and of sessions, best first."""
 
     candidates: list[str]
     sessions: list[str]
 
 
 Measure = Callable[[Rankings, Asked, frozenset[str]], dict[str, float]]
-"""(answer, question, sessions that hold gold) -> metric -> value."""
+"""(rankings, question, sessions that hold gold) -> metric -> value."""
 
 
 def locomo(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
@@ -68,7 +68,7 @@ def _grades(asked: Asked) -> Mapping[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one question's answer was worth. ms: CPU milliseconds of ranking, the embedding of the question included."""
+    """The metrics of one question. ms: CPU milliseconds of ranking, including the embedding of the question."""
 
     conversation: str
     question: int
@@ -84,7 +84,7 @@ class Outcome:
 def judge(
     pipeline: Pipeline, conversations: Sequence[Conversation], measure: Measure, advance: Advance
 ) -> Iterator[Outcome]:
-    """Ask every question of every conversation. advance: called with 1 behind each"""
+    """Ask every question of every conversation. advance: called with 1 after each"""
     for conversation in conversations:
         score = pipeline.prepare(conversation)
         ids = [candidate.id for candidate in conversation.candidates]
@@ -105,10 +105,10 @@ def judge(
 
 
 def by_group(scores: Floats, group: Ints, *, share: float = 0.0) -> Floats:
-    """Scores of groups (sessions) from those of their members: the best one, and of the next ones less and less.
+    """Scores of groups (sessions) from those of their members: the best one, plus a decreasing share of the others.
 
     scores: (n,); group: (n,) number of each member's group, 0 .. m - 1, none empty; returns (m,)
-    share:  how much the second best adds; the third adds share^2 and so on. Members count from the lowest score of all.
+    share:  of the second best; the third adds share^2 and so on. Members count from the lowest score of all.
     """
     if not len(scores):
         return np.zeros(0)
@@ -141,8 +141,8 @@ def splits(conversations: Sequence[Conversation]) -> Iterator[Split]:
 def by_splits(
     pipeline: Pipeline, conversations: Sequence[Conversation], measure: Measure, advance: Advance
 ) -> list[list[Outcome]]:
-    """The outcomes of each seed's test half. A trainable pipeline is trained on the dev half of the same seed, one
-    that is not answers each question once for all seeds."""
+    """The outcomes of each seed's test half. A trainable pipeline is trained on the dev half of the same seed; any
+    other answers each question once for all seeds."""
     known = {conversation.id: conversation for conversation in conversations}
     if isinstance(pipeline, Trainable):
         return [
@@ -155,7 +155,7 @@ def by_splits(
 
 
 def questions_of(pipeline: Pipeline, conversations: Sequence[Conversation], *, split: bool) -> int:
-    """How many questions will be asked, for a progress bar."""
+    """Number of questions to be asked, for a progress bar."""
     count = {conversation.id: len(conversation.questions) for conversation in conversations}
     if not split:
         return sum(count.values())
@@ -167,7 +167,7 @@ def questions_of(pipeline: Pipeline, conversations: Sequence[Conversation], *, s
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Means of one pipeline, and one value a question (averaged over the splits it was in) for comparisons."""
+    """Means of one pipeline, and one value per question (averaged over its splits) for comparisons."""
 
     n: tuple[int, ...]
     """Questions of each split; one number without splits."""
@@ -179,8 +179,8 @@ class Report:
 
 
 def report(runs: Sequence[Sequence[Outcome]]) -> Report:
-    """The mean over runs of the mean over questions; its intervals by bootstrap over different questions, each with its
-    share in that mean: more, the more runs it is in and the fewer questions they have."""
+    """The mean over runs of the mean over questions, with bootstrap intervals over distinct questions, each weighted by
+    its share in that mean: more, the more runs it is in and the fewer questions these have."""
     runs = [run for run in runs if run]
     if not runs:
         raise ValueError("no question has evidence among the candidates; nothing to measure")

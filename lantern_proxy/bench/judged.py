@@ -1,11 +1,11 @@
 """`lantern bench judged`: the experiments of the LANTERN paper that need a model, with any OpenAI-compatible one.
 
-1 a model lists facts of the part that is lost, with 2 a question for each; then, for every recipe and without any:
-3 is the fact recovered in what is put back; 4 does the model answer the question rightly; 5 how good is the answer,
-1 to 5; 6 all of it by kind of fact; 7 tested pairwise: paired bootstrap and Wilcoxon's signed-rank test.
+(1) A model lists facts of the lost part, and (2) a question for each. Then, for every recipe and for none: (3) is the
+fact in what was restored; (4) does the model answer the question correctly; (5) how good is the answer, 1 to 5; (6) all
+of it by kind of fact; (7) pairwise tests: paired bootstrap and Wilcoxon's signed-rank test.
 
-With the data set's own questions instead (`--questions data`) no fact has to be extracted, and without a judge
-(`--no-judge`) only the word-for-word measure is left: does the answer hold the words of the right one?
+With the data set's own questions (`--questions data`) no facts are extracted, and without a judge (`--no-judge`) only
+the word-for-word measure is left: does the answer contain the words of the right one?
 """
 
 import json
@@ -41,9 +41,9 @@ _RECIPES = [recipe for recipe in RECIPES if recipe != "trained"]
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """One fact with one recipe. chars: what was put back; values: each measure that there is one of.
+    """One fact with one recipe. chars: of what was restored; values: each available measure.
 
-    A judge that gives no verdict, or is not asked, leaves only `contained`.
+    If a judge gives no verdict, or is not asked, only `contained` is available.
     """
 
     fact: Fact
@@ -53,7 +53,7 @@ class Graded:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What all facts have in common. room: characters of the block at the compaction, and of that at the question"""
+    """What all facts have in common. room: characters of the block at the compaction, and of the question block"""
 
     played: Stage
     answering: language_model.Model
@@ -63,7 +63,7 @@ class Trial:
 
 
 def facts(cut: Compacted, model: language_model.Model, most: int) -> tuple[list[Fact], int]:
-    """At most `most` facts of what a chat lost, evenly spread, and how many the model made up or garbled."""
+    """At most `most` facts of what a chat lost, evenly spaced, and how many the model invented or garbled."""
     windows = excerpts(cut.lost)
     chosen = spread(windows, -(-most // FACTS_AN_EXCERPT))
     found: list[Fact] = []
@@ -76,7 +76,7 @@ def facts(cut: Compacted, model: language_model.Model, most: int) -> tuple[list[
 
 
 def excerpts(said: Sequence[Said]) -> list[list[Said]]:
-    """Messages in a row, about EXCERPT_CHARS each."""
+    """Consecutive messages, about EXCERPT_CHARS each."""
     windows: list[list[Said]] = []
     room = 0
     for each in said:
@@ -95,12 +95,12 @@ def own_facts(cut: Compacted, most: int) -> list[Fact]:
 
 
 def spread(them: Sequence[T], most: int) -> list[T]:
-    """At most `most` of them, evenly spread."""
+    """At most `most` of them, evenly spaced."""
     return [them[i * len(them) // most] for i in range(most)] if len(them) > most else list(them)
 
 
 def graded(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded:
-    """One fact with one recipe: is it put back, is the question answered?"""
+    """One fact with one recipe: is it restored, is the question answered?"""
     text = put_back(trial, cut, fact.question, arm)
     held = "\n".join((cut.summary, *(f"{said.role}: {said.text}" for said in cut.kept)))
     told = trial.answering(prompts.ANSWER, prompts.asks_answer(f"{text}\n\n{held}".strip(), fact.question))
@@ -112,14 +112,15 @@ def graded(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded:
 
 
 def judged(judge: language_model.Model, fact: Fact, text: str, told: str) -> dict[Measure, float]:
-    """The judge's measures. Raises ValueError when it gives no verdict."""
+    """The judge's measures. Raises ValueError without a verdict."""
     recovered = bool(text) and prompts.read_recovered(judge(prompts.RECOVERED, prompts.asks_recovered(fact, text)))
     correct, quality = prompts.read_grade(judge(prompts.JUDGE, prompts.asks_grade(fact, told)))
     return {"recovered": float(recovered), "accuracy": float(correct), "quality": float(quality)}
 
 
 def put_back(trial: Trial, cut: Compacted, question: str, arm: Arm) -> str:
-    """What a recipe adds to the request: a block at the compaction, and one at the question for what that lacks."""
+    """What a recipe adds to the request: a block at the compaction, and one at the question for what is still
+    missing."""
     if arm == "none":
         return ""
     first = trial.played.restored(cut, arm, "", trial.room[0])
@@ -145,7 +146,8 @@ def grade_all(trial: Trial, asked: Sequence[tuple[Compacted, Fact]], arm: Arm, a
 def questions(
     cuts: Sequence[Compacted], most: int, extracting: language_model.Model | None
 ) -> tuple[list[tuple[Compacted, Fact]], int]:
-    """Each chat's facts, and how many were left out; the data set's own where no model extracts. Raises ValueError."""
+    """Each chat's facts, and how many were left out; the data set's own without an extracting model. Raises
+    ValueError."""
     asked: list[tuple[Compacted, Fact]] = []
     dropped = 0
     if extracting is None:
@@ -170,8 +172,8 @@ def run(
     most_facts: int,
     extracting: language_model.Model | None,
 ) -> dict[str, Any]:
-    """All experiments. extracting: None for the data set's own questions. Raises NoAnswerError, and ValueError
-    without a question."""
+    """All experiments. extracting: None for the data set's own questions. Raises NoAnswerError, and ValueError without
+    a question."""
     asked, dropped = questions(cuts, most_facts, extracting)
     arms: list[Arm] = ["none", *dict.fromkeys(recipes)]
     rows: dict[Arm, list[Graded]] = {}
@@ -189,8 +191,7 @@ def run(
 
 
 def summary(rows: Sequence[Graded], *, judged: bool) -> dict[str, Any]:
-    """The figures of one recipe, over all facts and by kind. n: facts; unjudged: those that the judge gave no verdict
-    on"""
+    """The figures of one recipe, over all facts and by kind. n: facts; unjudged: those without a verdict"""
     unjudged = sum("accuracy" not in row.values for row in rows) if judged else 0
     told: dict[str, Any] = {"n": len(rows), "unjudged": unjudged}
     told["chars"] = round(float(np.mean([row.chars for row in rows])))
@@ -210,7 +211,7 @@ def summary(rows: Sequence[Graded], *, judged: bool) -> dict[str, Any]:
 
 
 def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
-    """Ours less theirs, fact by fact, where both have the measure."""
+    """Our values minus theirs, per fact, where both have the measure."""
     told: dict[str, Any] = {}
     for measure in MEASURES:
         both = [
@@ -290,7 +291,7 @@ def command(
 
 
 def table(result: dict[str, Any]) -> str:
-    """For people: one line a recipe, what it cost below."""
+    """For people: one line per recipe, with its costs below."""
     lines = [f"{result['facts']} facts, {result['facts_dropped']} more were not in the chats and are left out", ""]
     lines.append(f"{'recipe':10}" + "".join(f" {measure:>9}" for measure in MEASURES) + f" {'chars':>7}")
     for name, row in result["recipes"].items():

@@ -37,7 +37,7 @@ JUDGE = (
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a model found worth asking about in the part that is lost."""
+    """A fact in the lost part that a model considers worth asking about."""
 
     text: str
     kind: str
@@ -50,8 +50,8 @@ def excerpt(said: Sequence[Said]) -> str:
 
 
 def read_facts(answer: str, said: Sequence[Said]) -> tuple[list[Fact], int]:
-    """The facts that the answer lists, and how many were left out: not as asked for, or their answer stands nowhere in
-    the excerpt (then the model made it up)."""
+    """The facts in the answer, and how many were left out: badly formed, or with an answer that does not occur in the
+    excerpt (then the model invented it)."""
     held = frozenset(query_terms(" ".join(each.text for each in said)))
     facts, dropped = [], 0
     for row in _rows(_values(answer)):
@@ -86,14 +86,14 @@ def asks_grade(fact: Fact, answer: str) -> str:
 
 
 def read_recovered(answer: str) -> bool:
-    """Raises ValueError when the judge did not say."""
+    """Raises ValueError without a verdict of the judge."""
     if (found := _verdict(answer, "recovered")) is not None:
         return bool(found["recovered"])
     raise ValueError(f'the judge said {answer[:80]!r}, not {{"recovered": true}} or false')
 
 
 def read_grade(answer: str) -> tuple[bool, int]:
-    """(correct, quality 1-5). Raises ValueError when the judge did not say."""
+    """(correct, quality 1-5). Raises ValueError without a verdict of the judge."""
     if (found := _verdict(answer, "correct")) is not None:
         quality = found.get("quality")
         if isinstance(quality, int | float) and QUALITIES[0] <= quality <= QUALITIES[1]:
@@ -102,7 +102,7 @@ def read_grade(answer: str) -> tuple[bool, int]:
 
 
 def _values(answer: str) -> Iterator[Any]:
-    """The JSON arrays and objects of an answer, outermost only; models talk around them, and stop in the middle."""
+    """The outermost JSON arrays and objects of an answer; models add text around them, and may stop in the middle."""
     at = 0
     while (found := _OPENING.search(answer, at)) is not None:
         try:
@@ -114,7 +114,7 @@ def _values(answer: str) -> Iterator[Any]:
 
 
 def _rows(values: Iterable[Any]) -> Iterator[Any]:
-    """What may be a fact, at whatever depth; some models answer with an object around the array."""
+    """Possible facts, at any depth; some models wrap the array in an object."""
     for value in values:
         if isinstance(value, list):
             yield from _rows(value)
@@ -125,6 +125,6 @@ def _rows(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _verdict(answer: str, name: str) -> dict[str, Any] | None:
-    """The last object that says true or false under `name`."""
+    """The last object with true or false under `name`."""
     said = [value for value in _values(answer) if isinstance(value, dict) and isinstance(value.get(name), bool)]
     return said[-1] if said else None

@@ -27,7 +27,7 @@ TRIES = 4
 WAIT_S, MOST_WAIT_S = 1.0, 60.0
 CHARS_PER_TOKEN = 4
 MOST_TOKENS = 2_000
-"""Of one answer: small models may repeat themselves for ever."""
+"""Of one answer: small models may repeat themselves endlessly."""
 _AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
 
@@ -37,7 +37,7 @@ class NoAnswerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Calls to one model. usd: None when its price is unknown; cached answers cost nothing."""
+    """Calls to one model. usd: None if its price is unknown; cached answers cost nothing."""
 
     calls: int = 0
     kept: int = 0
@@ -55,7 +55,8 @@ class Usage:
 
 
 class Answers:
-    """Answers in a file, a JSON object a line, written as they come: nothing paid for is lost. Thread-safe."""
+    """Answers in a file, one JSON object per line, written as they arrive, so that nothing paid for is lost.
+    Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,7 +64,7 @@ class Answers:
         self._known: dict[str, str] = {}
         written = path.read_bytes() if path.is_file() else b""
         self._before = "" if written.endswith(b"\n") or not written else "\n"
-        """Ends a line that a killed run left half written."""
+        """Ends a line that a killed run left incomplete."""
         for line in written.splitlines():
             try:
                 row = json.loads(line)
@@ -94,13 +95,13 @@ class Model:
     key: str
     answers: Answers
     most_calls: int
-    """Beyond this many calls NoAnswerError: a run never costs more than was meant."""
+    """NoAnswerError beyond this many calls: limits the costs of a run."""
     timeout_s: float = 600.0
-    """A model on one's own machine reads a long history for minutes."""
+    """A local model reads a long history for minutes."""
     sleep: Callable[[float], None] = time.sleep
     usage: Usage = field(default_factory=Usage, init=False)
     _optional: dict[str, Any] = field(default_factory=lambda: {"temperature": 0, "max_tokens": MOST_TOKENS}, init=False)
-    """Optional parameters of the call; one that the server refused once is no longer sent."""
+    """Optional parameters of the call; one that the server refused is no longer sent."""
     _lock: Lock = field(default_factory=Lock, init=False)
     _asking: dict[str, Lock] = field(default_factory=dict, init=False)
 
@@ -145,7 +146,7 @@ class Model:
         return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _post(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The parsed answer; busy and broken servers are tried again."""
+        """The parsed answer; retries when the server is busy or fails."""
         wait_s, problem = WAIT_S, ""
         for tried in range(TRIES):
             if tried:
@@ -168,7 +169,7 @@ class Model:
         raise NoAnswerError(f"{self.url} gave no answer of {self.name} ({problem}); run it again to go on from here")
 
     def _count(self, told: Any, prompt: str, answer: str) -> None:
-        """Tokens as the server counts them, else as tiktoken does, else by their characters."""
+        """Tokens as counted by the server, else by tiktoken, else estimated from characters."""
         told = told if isinstance(told, dict) else {}
         read, written = told.get("prompt_tokens"), told.get("completion_tokens")
         read = read if isinstance(read, int) else self._tokens(prompt)
@@ -202,7 +203,7 @@ def _seconds(retry_after: str) -> float:
 
 
 def options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options that name a model; the command gets it as `model`, None where none is named and none is required."""
+    """Options that name a model; the command gets it as `model`, None if none is named and none is required."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)

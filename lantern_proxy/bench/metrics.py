@@ -13,29 +13,29 @@ _ROUNDS, _PAIRED_ROUNDS = 2_000, 10_000
 
 
 def reciprocal_rank(ranked: Sequence[str], gold: Collection[str]) -> float:
-    """1 / rank of the first that is gold, 0 when none is."""
+    """1 / rank of the first gold item; 0 if there is none."""
     return next((1.0 / rank for rank, each in enumerate(ranked, start=1) if each in gold), 0.0)
 
 
 def hit(ranked: Sequence[str], gold: Collection[str], k: int) -> float:
-    """1 when one of the first k is gold."""
+    """1 if one of the first k is gold."""
     return float(any(each in gold for each in ranked[:k]))
 
 
 def recall(ranked: Sequence[str], gold: Collection[str], k: int) -> float:
-    """Share of the gold that stands among the first k."""
+    """Share of the gold items among the first k."""
     return sum(each in gold for each in ranked[:k]) / len(gold)
 
 
 def recall_all(ranked: Sequence[str], gold: Collection[str], k: int) -> float:
-    """1 when all of the gold stands among the first k."""
+    """1 if all gold items are among the first k."""
     return float(set(gold) <= set(ranked[:k]))
 
 
 def ndcg(ranked: Sequence[str], grades: Mapping[str, float], k: int) -> float:
     """Normalised discounted cumulative gain of the first k with gain 2^grade - 1 (Burges et al. 2005).
 
-    grades: id -> grade; an id without one counts 0. A gain of `grade` itself would be another, kinder metric.
+    grades: id -> grade; missing ids count 0. A gain of `grade` itself would be a different, more lenient metric.
     """
     gained = sum((2.0 ** grades.get(each, 0.0) - 1) / math.log2(rank + 1) for rank, each in enumerate(ranked[:k], 1))
     best = sorted(grades.values(), reverse=True)[:k]
@@ -44,7 +44,7 @@ def ndcg(ranked: Sequence[str], grades: Mapping[str, float], k: int) -> float:
 
 
 def interval(values: Floats, weights: Floats | None = None) -> tuple[float, float]:
-    """95 % bootstrap confidence interval of the mean of `values`, (n,). weights: (n,) of each in it; none: all alike"""
+    """95 % bootstrap confidence interval of the mean of `values`, (n,). weights: (n,) of each; None: equal"""
     means = _resampled(values, _ROUNDS)
     if weights is not None:  # the same samples of both
         means = _resampled(values * weights, _ROUNDS) / _resampled(weights, _ROUNDS)
@@ -54,8 +54,8 @@ def interval(values: Floats, weights: Floats | None = None) -> tuple[float, floa
 def paired(a: Floats, b: Floats) -> tuple[float, float, float, float]:
     """Paired bootstrap of a - b over the same questions: mean difference, its 95 % interval, two-sided p.
 
-    a, b: (n,) one value a question. p is the share of resamples on the other side of 0, the data themselves counted as
-    one of them, doubled: at least 2 / 10,001.
+    Both are (n,) with one value per question. p is twice the share of resamples on the other side of 0, counting the
+    data themselves as one of them: at least 2 / 10,001.
     """
     if len(a) != len(b):
         raise ValueError(f"paired: {len(a)} and {len(b)} values; both must answer the same questions")
@@ -67,7 +67,7 @@ def paired(a: Floats, b: Floats) -> tuple[float, float, float, float]:
 
 
 def tested(a: Floats, b: Floats) -> dict[str, Any]:
-    """a less b over the same questions, by paired() and wilcoxon(), rounded as the benches tell it."""
+    """a minus b over the same questions, by paired() and wilcoxon(), rounded for the benches' output."""
     difference, low, high, p = paired(a, b)
     return {
         "difference": round(difference, 4), "ci": [round(low, 4), round(high, 4)],
@@ -76,15 +76,15 @@ def tested(a: Floats, b: Floats) -> dict[str, Any]:
 
 
 EXACT = 25
-"""Differences up to which wilcoxon() counts all signs."""
+"""Most differences for which wilcoxon() enumerates all signs."""
 
 
 def wilcoxon(a: Floats, b: Floats) -> tuple[float, float]:
     """Wilcoxon's signed-rank test of a - b over the same questions: (W, two-sided p). W: the smaller sum of ranks.
 
-    a, b: (n,) one value a question. Differences of zero are left out, ties share their mean rank. Up to EXACT
-    differences without ties by all signs, else by the normal approximation with its correction for ties, which is never
-    said to be 0.
+    Both are (n,) with one value per question. Differences of zero are left out, ties share their mean rank. Exact for
+    up to EXACT differences without ties, else by the normal approximation with tie correction, which is never reported
+    as 0.
     """
     if len(a) != len(b):
         raise ValueError(f"wilcoxon: {len(a)} and {len(b)} values; both must answer the same questions")
@@ -103,7 +103,7 @@ def wilcoxon(a: Floats, b: Floats) -> tuple[float, float]:
 
 
 def _share_up_to(n: int, low: float) -> float:
-    """Share of the 2^n ways to give signs to the ranks 1..n whose positive ones sum to at most `low`."""
+    """Share of the 2^n assignments of signs to the ranks 1..n whose positive ones sum to at most `low`."""
     ways = np.zeros(n * (n + 1) // 2 + 1)
     ways[0] = 1
     for rank in range(1, n + 1):
@@ -112,7 +112,7 @@ def _share_up_to(n: int, low: float) -> float:
 
 
 def _resampled(values: Floats, rounds: int) -> Floats:
-    """(rounds,) means of samples with replacement, the same for the same values; in slices that keep memory small."""
+    """(rounds,) means of samples with replacement, deterministic for the same values; in slices to limit memory."""
     draw, n = np.random.default_rng(0), len(values)
     if not n:
         return np.zeros(rounds)

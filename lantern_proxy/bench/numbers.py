@@ -7,7 +7,7 @@ import click
 
 
 class Numbers(click.ParamType[list[int]]):
-    """Whole numbers from `least` on, with commas between them: "2000,100_000" -> [2000, 100000]; "" -> []."""
+    """Integers from `least` on, separated by commas: "2000,100_000" -> [2000, 100000]; "" -> []."""
 
     name = "numbers"
 
@@ -27,5 +27,5 @@ class Numbers(click.ParamType[list[int]]):
 
 
 def without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
-    """`row` with None for NaN, which is no JSON."""
+    """`row` with None for NaN, which JSON does not have."""
     return {name: None if value != value else value for name, value in row.items()}

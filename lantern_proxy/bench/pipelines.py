@@ -18,20 +18,20 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.rank import Floats
 
 Advance = Callable[[int], None]
-"""Told how much further the work is: of questions, mostly."""
+"""Called with the amount of work done since the last call, mostly in questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """All that a pipeline may know of a question: nothing of its evidence, category or answer."""
+    """Everything that a pipeline may know of a question: not its evidence, category or answer."""
 
     text: str
     at: float = 0.0
-    """Unix seconds; 0 when the data does not say."""
+    """Unix seconds; 0 if unknown."""
 
 
 Scorer = Callable[[Query], Floats]
-"""Scores of all candidates in their order, (n,); every candidate has one, ties go to the earlier."""
+"""Scores of all candidates in their order, (n,); ties go to the earlier one."""
 
 
 class Pipeline(Protocol):
@@ -40,17 +40,17 @@ class Pipeline(Protocol):
 
 @runtime_checkable
 class Trainable(Protocol):
-    """A pipeline that learns. It works untrained, too (`--protocol zero-shot`), with what is shipped."""
+    """A pipeline that can be trained. Untrained (`--protocol zero-shot`) it uses what is shipped."""
 
     def prepare(self, conversation: Conversation) -> Scorer: ...
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
-        """A pipeline that has seen these conversations with their evidence, and no others."""
+        """A pipeline trained on these conversations with their evidence, and no others."""
         ...
 
 
 Factory = Callable[[Resources, frozenset[str]], Pipeline]
-"""(resources, signals to leave out) -> pipeline. UnknownSignal for a signal that the pipeline does not have."""
+"""(resources, signals to leave out) -> pipeline. UnknownSignal for a signal that it does not have."""
 
 FACTORIES: Mapping[str, str] = {
     "fts5": "pipelines_single:Fts5",
@@ -65,7 +65,7 @@ FACTORIES: Mapping[str, str] = {
     "evidence": "pipelines_evidence:Evidence",
     "trained": "pipelines_light:Trained",
 }
-"""Name -> module of this package and what makes the pipeline there; imported when it is asked for."""
+"""Name -> module of this package and the factory there; imported on demand."""
 
 
 class UnknownSignal(ValueError):
@@ -73,7 +73,7 @@ class UnknownSignal(ValueError):
 
 
 def pipeline(name: str, resources: Resources, without: frozenset[str] = frozenset()) -> Pipeline:
-    """A pipeline by name. ValueError when there is none."""
+    """A pipeline by name. ValueError if there is none."""
     if name not in FACTORIES:
         close = get_close_matches(name, FACTORIES, n=1) or list(FACTORIES)
         raise ValueError(f"pipeline {name} is not known; use {' or '.join(close)}")

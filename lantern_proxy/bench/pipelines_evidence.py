@@ -1,4 +1,4 @@
-"""The evidence reranker on labelled conversations: training examples, and what it gains."""
+"""The evidence reranker on labelled conversations: training examples, and its gain."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -19,14 +19,15 @@ from lantern_proxy.rerank.train import Example, Settings, scorer, train
 
 
 def base_of(model: str) -> str:
-    """The folder of a model that a package carries or that is one, else its name on the hub."""
+    """The folder of a model that a package carries or that is itself one, else its name on the hub."""
     return sources(model)[0][0]
 
 
 def examples(
     conversations: Sequence[Conversation], pipeline: Pipeline, advance: Advance = lambda steps: None
 ) -> tuple[list[Example], list[int]]:
-    """One example a question, its ten candidates as `pipeline` ranks them; and how many golds each question has."""
+    """One example per question, with its ten candidates as ranked by `pipeline`; and each question's number of
+    golds."""
     made, golds = [], []
     for conversation in conversations:
         score = pipeline.prepare(conversation)
@@ -47,12 +48,12 @@ def examples(
 
 
 def prior_of(model: Any) -> float:
-    """Weight of the first stage's score beside what a trained model gives."""
+    """Weight of the first stage's score relative to the trained model's."""
     return PRIOR if isinstance(model, Matching) else 0.0
 
 
 class Evidence:
-    """The pipeline `default` with its ten best reordered by a cross-encoder trained on the conversations it may see."""
+    """The pipeline `default` with its ten best reordered by a cross-encoder trained on the training conversations."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         self._first = Default(resources, without)

@@ -27,7 +27,7 @@ from lantern_proxy.restore.light import POOL, Light, examples, open_light
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """The candidates of the questions of one conversation, question after question, those of each best first."""
+    """The candidates of all questions of one conversation, question by question, best first."""
 
     conversation: str
     features: tuple[str, ...]
@@ -38,12 +38,12 @@ class Examples:
     before: Floats
     """Score of each candidate by the untrained ranking."""
     missed: list[int]
-    """Evidence of each question that is not among its candidates."""
+    """Number of gold items of each question that are not among its candidates."""
 
 
 @dataclass(slots=True)
 class _Collector:
-    """Stands where a model would, changes nothing, and keeps what it was shown."""
+    """Takes the place of a model, changes nothing, and records its inputs."""
 
     rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     features: tuple[str, ...] = ()
@@ -58,8 +58,8 @@ class _Collector:
 
 
 def collect(default: Default, conversation: Conversation, advance: Advance) -> Examples | None:
-    """What the product sees for each question of a conversation, and which of it is evidence; None: no question has a
-    word to look for."""
+    """The product's features for each question of a conversation, and which candidates are evidence; None if no
+    question has a searchable word."""
     archived, seen = default.archived(conversation), _Collector()
     score = archived.scorer(seen)
     ids = np.array([candidate.id for candidate in conversation.candidates])
@@ -83,16 +83,16 @@ def collect(default: Default, conversation: Conversation, advance: Advance) -> E
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The examples of some conversations, as one embedder's vectors rank them."""
+    """The examples of some conversations, with one embedder's vectors."""
 
     default: Default
     parts: list[Examples]
     embed: EmbedConfig
     untrained: list[Floats]
-    """What `measured` says of each part."""
+    """The result of `measured` for each part."""
 
     def learn(self, of: Sequence[int]) -> Model:
-        """A model of these parts. LightError when there is none."""
+        """A model trained on these parts. LightError if there is none."""
         model = grow([self.parts[n] for n in of])
         looked = not {*LEXICAL, LEARNED}.issuperset(model.features)
         return replace(model, embedder=name_of(self.embed.model, adapted=self.embed.adapted)) if looked else model
@@ -100,13 +100,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a model learns from: the same conversations as each of the embedders ranks them."""
+    """Training data: the same conversations ranked with each of the embedders."""
 
     by: list[Seen]
-    """The configured embedder's first; the parts of all are of the same questions."""
+    """The configured embedder's first; all have the same questions in their parts."""
 
     def better(self, of: Sequence[int]) -> Seen:
-        """By the vectors that rank the questions of these parts better: what is learned from that is better, too."""
+        """The embedder with the better untrained ranking on these parts; a model trained with it is better, too."""
         return max(self.by, key=lambda seen: _mrr([seen.untrained[n] for n in of]))
 
     @property
@@ -118,9 +118,9 @@ class Lesson:
 def lesson(
     resources: Resources, conversations: Sequence[Conversation], advance: Advance, *, without: frozenset[str]
 ) -> Lesson:
-    """With the configured embedder's vectors, and those of what Lantern learned on top of it.
+    """With the configured embedder's vectors, and those of its adapted version.
 
-    advance: told of each question once for each of `embedders`; without: signals to leave out
+    advance: called for each question, once per embedder; without: signals to leave out
     """
     found: list[Seen] = []
     for each in embedders(resources):
@@ -132,7 +132,7 @@ def lesson(
 
 
 def embedders(resources: Resources) -> list[Resources]:
-    """Those that a lesson chooses from, the configured one first."""
+    """The embedders that a lesson chooses from, the configured one first."""
     return [resources] if resources.adapted is resources else [resources, resources.adapted]
 
 
@@ -141,7 +141,7 @@ def _mrr(untrained: Sequence[Floats]) -> float:
 
 
 def grow(parts: Sequence[Examples]) -> Model:
-    """Train on all of `parts`. LightError when there is none."""
+    """Train on all `parts`. LightError if there is none."""
     if not parts:
         raise LightError("no conversation has a question to learn from; give more of them")
     table = np.concatenate([part.table for part in parts])
@@ -165,15 +165,14 @@ FOLDS = 5
 
 
 def folds(n: int) -> Iterator[tuple[list[int], range]]:
-    """Of n parts those to learn from and those to measure on, FOLDS times, or as often as there are parts."""
+    """(training parts, test parts) of n parts, FOLDS times, or as often as there are parts."""
     number = min(FOLDS, n)
     for fold in range(number):
         yield [each for each in range(n) if each % number != fold], range(fold, n, number)
 
 
 def cross_validated(learned: Lesson) -> Iterator[tuple[Floats, Floats]]:
-    """(before, after) of the questions of each conversation, by a model that did not see it, and by vectors that were
-    not chosen on it."""
+    """(before, after) of each conversation's questions, by a model and vectors that were not chosen with it."""
     for taught, unseen in folds(len(learned.every)):
         seen = learned.better(taught)
         model = seen.learn(taught)
@@ -183,7 +182,7 @@ def cross_validated(learned: Lesson) -> Iterator[tuple[Floats, Floats]]:
 
 
 def dealt(part: Examples, scores: Floats) -> Floats:
-    """The scores with those beyond the POOL best of each question below all others, in their order: as it is served."""
+    """The scores with those beyond the POOL best of each question below all others, in their order, as when serving."""
     place = np.concatenate([np.arange(n) for n in part.groups])
     return np.where(place < POOL, scores, scores.min() - place)
 
@@ -199,7 +198,7 @@ def compared(before: Floats, after: Floats) -> dict[str, dict[str, Any]]:
 
 
 class Trained:
-    """The default with the light reranker: trained on dev conversations, or the one that the config names."""
+    """The default with the light reranker: trained on dev conversations, or the configured one."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         self._resources, self._without = resources, without

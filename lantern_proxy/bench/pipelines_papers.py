@@ -1,4 +1,4 @@
-"""Pipelines that fuse rankings as the papers say: the baselines that Lantern has to beat."""
+"""Pipelines that fuse rankings as published: the baselines that Lantern has to beat."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from lantern_proxy.rank import Floats, fuse_scores, importance
 
 
 class Fused:
-    """Reciprocal rank fusion (k = 60) of named pipelines, all alike in weight."""
+    """Reciprocal rank fusion (k = 60) of named pipelines with equal weights."""
 
     def __init__(self, name: str, parts: Mapping[str, Pipeline], without: frozenset[str]) -> None:
         refuse_unknown(name, without, list(parts))
@@ -27,7 +27,7 @@ class Fused:
 
 
 class Keywords:
-    """How many words of the question are among a message's specific terms (LANTERN's keyword index)."""
+    """Number of question words among a message's specific terms (LANTERN's keyword index)."""
 
     def prepare(self, conversation: Conversation) -> Scorer:
         tagged = [frozenset(terms(" ".join(specifics(candidate.text)))) for candidate in conversation.candidates]
@@ -40,7 +40,7 @@ class Keywords:
 
 
 class Importance:
-    """LANTERN's I = R * F * D * c * s of messages that were never restored: age, files."""
+    """LANTERN's I = R * F * D * c * s of messages that were never restored: only age and files differ."""
 
     def prepare(self, conversation: Conversation) -> Scorer:
         now = max((candidate.at for candidate in conversation.candidates), default=0.0)

@@ -32,7 +32,7 @@ TENANT = "bench"
 
 
 class Default:
-    """What `lantern serve` does with a question, on the configuration that is given (--config)."""
+    """The ranking of `lantern serve` for a question, with the given configuration (--config)."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         refuse_unknown("default", without, list(WEIGHTS))
@@ -53,7 +53,7 @@ class Default:
     def labelled(
         self, conversations: Sequence[Conversation], advance: Advance = lambda steps: None
     ) -> list[tune.Labelled]:
-        """Their questions, with what every signal says of every passage. advance: told of each"""
+        """Their questions, with every signal of every passage. advance: called for each"""
         config = replace(self._resources.config, restore=self._restore)
         made: list[tune.Labelled] = []
         for each in conversations:
@@ -64,7 +64,7 @@ class Default:
 
 
 class Tuned(Default):
-    """The product with the settings that `lantern tune` finds on the conversations it is trained on."""
+    """The product with the settings that `lantern tune` finds on the training conversations."""
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
         start = tune_label.start(replace(self._resources.config, restore=self._restore))
@@ -76,7 +76,7 @@ class Tuned(Default):
 
 
 class Archived:
-    """A conversation in an archive of its own, which goes with this object."""
+    """A conversation in an archive of its own, which is removed with this object."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Archived:
         self._restore, self._retrieval, self._n = restore, retrieval, len(conversation.candidates)
         self._now = max((candidate.at for candidate in conversation.candidates), default=0.0)
         self.light: Reorder | None = None
-        """What reorders the best, if anything does."""
+        """Reorders the best, if not None."""
         written, self.rows = _archive(archive, conversation.candidates)
         if dense:
             model = resources.embedder
@@ -107,8 +107,8 @@ class Archived:
         weakref.finalize(self, _close, self._scope, archive, folder)
 
     def scorer(self, light: Reorder | None = None) -> Scorer:
-        """`score`, with what reorders the best, if anything does. What is made of passages once is made now, as the
-        proxy makes it before a compaction."""
+        """`score` with the given reranker, if any. Values cached per passage are computed now, as the proxy does before
+        a compaction."""
         self.light = light
         make = partial(precompute, vectors=self._vectors, reorders=light is not None)
         self._scope.passages.prepare_ahead(len(self._scope), make)
@@ -124,7 +124,7 @@ class Archived:
         return found
 
     def labelled(self, conversation: Conversation, config: Config) -> Iterator[tune.Labelled]:
-        """The conversation's questions, with what every signal says of every passage."""
+        """The conversation's questions, with every signal of every passage."""
         row_of = {candidate.id: row for row, candidate in enumerate(conversation.candidates)}
         for asked in conversation.questions:
             wanted = {row_of[each] for each in asked.gold}
@@ -141,7 +141,7 @@ def _close(scope: Scope, archive: Archive, folder: "tempfile.TemporaryDirectory[
 
 
 def _archive(archive: Archive, candidates: Sequence[Candidate]) -> tuple[list[Passage], Ints]:
-    """Write everything as the proxy would; the passages, and (p,) which candidate each was cut from."""
+    """Write everything as the proxy would; the passages, and (p,) the candidate that each was cut from."""
     sessions: dict[str, list[tuple[int, Filed]]] = {}
     for row, filed in _filed(candidates):
         sessions.setdefault(candidates[row].session, []).append((row, filed))
@@ -168,7 +168,7 @@ def _archive(archive: Archive, candidates: Sequence[Candidate]) -> tuple[list[Pa
 
 
 def _filed(candidates: Sequence[Candidate]) -> Iterator[tuple[int, Filed]]:
-    """Candidates as archived messages. A speaker with a name of their own is a user, the name in front of the text."""
+    """Candidates as archived messages. A speaker with a name is a user, with the name in front of the text."""
     position: dict[str, int] = {}
     for row, each in enumerate(candidates):
         known = each.speaker in ("user", "assistant")

@@ -1,4 +1,4 @@
-"""SelRoute and AgentIR on plain signals, their routes as data: what routing alone gains."""
+"""SelRoute and AgentIR on plain signals, with their routes as data: what routing alone gains."""
 
 import gzip
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,12 +37,12 @@ def table() -> Mapping[str, tuple[str, ...]]:
 
 
 def enrich(terms: Iterable[str]) -> list[str]:
-    """Terms that a passage may be asked for by, though it does not say them; each once, none that is there already.
+    """Related terms under which a passage may be searched for, without duplicates and without terms that it has.
 
     enrich(["bought", "violin"]) -> ["purchas", "acquir", ..., "instrument"]
 
     SelRoute, section 4: hypernyms and topics of common nouns, synonyms and nominal forms of common verbs, from WordNet
-    (scripts/enrichment.py). They blur embeddings, so embeddings never see them, and mixed into the words of a passage
+    (scripts/enrichment.py). They blur embeddings, so they are never embedded, and mixed into the words of a passage
     they cost .015 MRR on LoCoMo; as a field of their own they gain .003 there and cost .01 recall on BEAM. The product
     does without: docs/retrieval.md.
     """
@@ -51,7 +51,7 @@ def enrich(terms: Iterable[str]) -> list[str]:
 
 
 class Enriched:
-    """BM25 over what a message says and, at 0.3 of the weight, over what it may be asked for by."""
+    """BM25 over the text of a message and, at 0.3 of the weight, over its related terms."""
 
     def prepare(self, conversation: Conversation) -> Scorer:
         said, meant = Bm25.index(conversation), Index()
@@ -70,7 +70,7 @@ class Enriched:
 
 
 class SelRoute:
-    """The type of a question, by rules, names the rankings that answer it (McKee 2026, section 3)."""
+    """The type of a question, by rules, determines the rankings that answer it (McKee 2026, section 3)."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         refuse_unknown("selroute", without, ["enriched"])
@@ -89,14 +89,15 @@ class SelRoute:
 
 
 MARGIN = 0.2
-"""route.margin of the lexical scores from which on AgentIR does without vectors."""
+"""route.margin of the lexical scores from which on AgentIR skips vectors."""
 RECENCY_GAIN, RECENCY_DAYS, COMPARED_DAYS = 0.005, 30.0, 120.0
-"""AgentIR adds gain * exp(-age / days) in reciprocal ranks; the longer days hold where sessions are compared."""
+"""AgentIR adds gain * exp(-age / days) to reciprocal ranks; the larger number of days applies to multi-session
+questions."""
 
 
 class AgentIr:
-    """BM25 alone where its margin is wide (the cascade), else BM25 and MiniLM by reciprocal rank with a bonus for the
-    new, which lasts longer where sessions are compared (Yuan et al. 2026, sections 3 and 4)."""
+    """BM25 alone if its margin is wide (the cascade), else BM25 and MiniLM by reciprocal rank with a recency bonus that
+    lasts longer for multi-session questions (Yuan et al. 2026, sections 3 and 4)."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         refuse_unknown("agentir", without, ["cascade", "recency"])

@@ -1,4 +1,4 @@
-"""Pipelines of one signal: the baselines of all others."""
+"""Pipelines of a single signal, as baselines."""
 
 import sqlite3
 
@@ -48,7 +48,7 @@ class Bm25:
 class Fts5:
     """SQLite's FTS5 with its Porter stemmer; stop words dropped from the query, words joined with OR.
 
-    Its bm25() is negative and better when smaller: turned round here.
+    Its bm25() is negative, and smaller is better: the sign is inverted here.
     """
 
     def __init__(self, _: Resources, without: frozenset[str] = frozenset()) -> None:
@@ -77,7 +77,7 @@ class Fts5:
 
 
 class Dense:
-    """Cosine of the product's embedder as it was published."""
+    """Cosine of the product's embedder as published."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         refuse_unknown("dense", without, [])

@@ -11,9 +11,9 @@ _WIDE, _BAR, _HIGH, _LEFT, _TOP = 22, 16, 240, 46, 16
 
 
 def bars(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
-    """A group of bars a metric, a bar a pipeline; the whiskers are 95 % intervals.
+    """One group of bars per metric, one bar per pipeline; the whiskers are 95 % intervals.
 
-    rows: as `lantern bench ... --json` tells them; metrics: dotted, "turn.mrr"
+    rows: as printed by `lantern bench ... --json`; metrics: dotted, "turn.mrr"
     """
     group = _WIDE * len(rows) + 28
     right = _LEFT + group * len(metrics)
@@ -47,7 +47,7 @@ class Line:
 
 
 def lines(drawn: Sequence[Line], x_label: str, x_tick: Callable[[float], str], y_tick: Callable[[float], str]) -> str:
-    """Lines with dots, both axes logarithmic; a tick at every x there is and at the powers of ten of y."""
+    """Lines with dots, both axes logarithmic; a tick at every x value and at the powers of ten of y."""
     wide, high, left, top = 560, 320, 70, 20
     xs, ys = {x for line in drawn for x, _ in line.points}, [math.log10(y) for line in drawn for _, y in line.points]
     parts = [_sheet(left + wide + 130, high + 70)]
@@ -105,7 +105,7 @@ def _of(tree: Mapping[str, Any], metric: str) -> Any:
 
 
 def table(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
-    """Markdown: a line a pipeline, a column a metric, then milliseconds."""
+    """Markdown: one line per pipeline, one column per metric, then milliseconds."""
     lines = ["| pipeline | " + " | ".join(metrics) + " | CPU ms |", "| --- |" + " ---: |" * (len(metrics) + 1)]
     for row in rows:
         cells = [f"{_of(row, metric):.3f}" for metric in metrics]
@@ -114,10 +114,9 @@ def table(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
 
 
 def write_section(page: Path, title: str, section: str) -> None:
-    """Put `section`, which begins with its `## heading`, where the page has one of that heading, else at its end. What
-    stands around it stays.
+    """Replace the page's section with the same `## heading` as `section`, or append it. The rest of the page stays.
 
-    title: of a page that is not there yet
+    title: of a new page
     """
     heading = section.partition("\n")[0]
     old = page.read_text("utf-8") if page.exists() else f"# {title}\n"

@@ -1,4 +1,4 @@
-"""`lantern bench proxy`: what Lantern, and other gateways, add to a request, in front of a scripted model."""
+"""`lantern bench proxy`: the latency that Lantern, and other gateways, add to a request, with a scripted model."""
 
 import json
 import shlex
@@ -106,7 +106,7 @@ def command(
 
 
 def _settings(text: str, *, dense: bool) -> str:
-    """Of Lantern, as JSON. click.BadParameter for what is no mapping."""
+    """Lantern's settings, as JSON. click.BadParameter if it is no mapping."""
     chosen = {} if dense else {"embed": {"enabled": "off"}}
     try:
         chosen.update(yaml.safe_load(text) or {})
@@ -116,14 +116,13 @@ def _settings(text: str, *, dense: bool) -> str:
 
 
 def _peer(stack: ExitStack, name: str, direct: str, folder: Path) -> Gateway:
-    """One of PEERS in front of the model at `direct`, or the gateway that runs at the URL `name`. Raises
-    RuntimeError."""
+    """One of PEERS in front of the model at `direct`, or a running gateway at the URL `name`. Raises RuntimeError."""
     spawn = PEERS.get(name)
     return stack.enter_context(spawn(direct, folder) if spawn else processes.running(name))
 
 
 def _asked_for() -> str:
-    """The command as it was given, without where its lines go."""
+    """The command line, without its output files."""
     words = iter(sys.argv[sys.argv.index("proxy") + 1 :] if "proxy" in sys.argv else [])
     kept = [shlex.quote(word) for word in words if word not in ("--merge", "--write") or not next(words, None)]
     return " ".join(["lantern bench proxy", *kept])

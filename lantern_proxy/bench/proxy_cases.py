@@ -1,8 +1,8 @@
-"""The cases of `lantern bench proxy`, and how one is played through each gateway and directly.
+"""The cases of `lantern bench proxy`, and how each is played through every gateway and directly.
 
-Direct and proxied requests take turns, from one lean client, on 127.0.0.1. *Added* is a quantile of the proxied
-requests minus the same quantile of the direct ones. A growing history is what agents send: each request is the one
-before, its answer and a new message; an unrelated one shares nothing with any other.
+Direct and proxied requests alternate, from one lean client, on 127.0.0.1. *Added* is a quantile of the proxied requests
+minus the same quantile of the direct ones. A growing history is what agents send: each request is the previous one, its
+answer and a new message; an unrelated one shares nothing with any other.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from lantern_proxy.bench.proxy_talk import Talk, compacted, facts
 from lantern_proxy.bench.proxy_upstream import said, script
 
 _PHASE_S = 0.3
-"""With several requests at once, direct and proxied ones take turns of this length."""
+"""With concurrent requests, direct and proxied phases of this length alternate."""
 _WARM = 12
 _FACTS = 16
 
@@ -35,7 +35,7 @@ class Case:
     """One line of the table, for each gateway."""
 
     memory: str = "on"
-    """off: a path that Lantern only passes through; on: archived; restore: a block is built for each request."""
+    """off: a path that Lantern only forwards; on: archived; restore: a block is built for each request."""
     size_bytes: int = 2_000
     growing: bool = True
     concurrency: int = 1
@@ -44,28 +44,28 @@ class Case:
     gap_us: int = 0
     seconds: float = 2.0
     busy: bool = False
-    """Passages wait for the embedder all the time."""
+    """The embedder always has passages waiting."""
     pause_s: float = 0.0
     """Between a history and the request that lost most of it."""
     embedded: bool = False
-    """What was lost has its vectors before it is asked for, as after a conversation at the pace of people."""
+    """Lost passages have vectors before they are asked for, as in a conversation at human pace."""
 
 
 @dataclass(slots=True)
 class Route:
-    """A way to the model, and what came by it."""
+    """A way to the model, and its measurements."""
 
     gateway: Gateway
     replies: list[Reply] = field(default_factory=list)
     sent: int = 0
-    """Requests, those that are not counted among the replies too: what the gateway's CPU time went into."""
+    """All requests, including warm-up ones that are not among the replies, since the gateway's CPU time covers them."""
     errors: int = 0
     busy_s: float = 0.0
-    """Time in which requests were under way."""
+    """Time with requests under way."""
 
 
 class Client:
-    """One client of one route: a connection, and the conversation it is in."""
+    """One client of one route: a connection and its conversation."""
 
     def __init__(self, case: Case, route: Route, connection: Connection) -> None:
         self._case, self._route, self._connection = case, route, connection
@@ -123,7 +123,7 @@ async def _warm(client: Client, times: int) -> None:
 
 
 async def _in_turn(case: Case, routes: Sequence[Route], clients: Sequence[Client]) -> None:
-    """One request after another, by each route in turn; each round begins with the next route."""
+    """One request after another, alternating between the routes; each round begins with the next route."""
     until, turn = time.monotonic() + case.seconds * len(routes), 0
     while time.monotonic() < until:
         for n in range(len(routes)):
@@ -149,8 +149,8 @@ async def _in_phases(case: Case, routes: Sequence[Route], crowds: Sequence[Seque
 
 
 async def _restoring(case: Case, routes: Sequence[Route]) -> None:
-    """Conversations whose facts a compaction dropped; then each fact is asked for. Only requests into which a new block
-    went are counted, beside the same requests sent directly."""
+    """Conversations whose facts a compaction dropped; then each fact is asked for. Only requests with a new block are
+    measured, beside the same requests sent directly."""
     direct, others = routes[0], routes[1:]
     plain = await dial(direct.gateway.url)
     ways = [(route, await dial(route.gateway.url, route.gateway.headers)) for route in others]
@@ -164,9 +164,9 @@ async def _restoring(case: Case, routes: Sequence[Route]) -> None:
 async def _restore_one(
     case: Case, route: Route, connection: Connection, direct: Route, plain: Connection, serial: int
 ) -> None:
-    """One such conversation by `route`. serial: tells it from others
+    """One such conversation by `route`. serial: distinguishes it from others
 
-    connection, plain: of the route, and straight to the model
+    connection, plain: of the route, and directly to the model
     """
     known, path = facts(serial, _FACTS), "/v1/chat/completions"
     model = route.gateway.prefix + script()
@@ -198,7 +198,7 @@ async def _restore_one(
 
 
 def wait_for_vectors(archive: Path, within_s: float = 60.0) -> None:
-    """Until everything is cut into passages and each has its vector. ClickException when some do not get theirs."""
+    """Wait until all passages have vectors. ClickException if some never get theirs."""
     until = time.monotonic() + within_s
     with Archive(archive, read_only=True) as opened:
         while opened.uncut(1) or opened.unembedded(1):
@@ -230,7 +230,7 @@ def _run(work: Coroutine[object, object, None]) -> None:
 
 
 def _row(case: Case, direct: Route, route: Route, cpu_s: float, rss_mb: float) -> Row:
-    """What a route takes beyond `direct`. cpu_s, rss_mb: of its gateway"""
+    """The costs of a route beyond `direct`. cpu_s, rss_mb: of its gateway"""
     both = (direct.replies, route.replies)
     plain, theirs = (_quantiles([reply.ms for reply in replies]) for replies in both)
     first, their_first = (_quantiles([reply.first_ms for reply in replies]) for replies in both)
@@ -251,7 +251,7 @@ def _row(case: Case, direct: Route, route: Route, cpu_s: float, rss_mb: float) -
 
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """p50, p95, p99; NaN of nothing."""
+    """p50, p95, p99; NaN for no values."""
     if len(values) < 2:
         return (values[0],) * 3 if values else (math.nan,) * 3
     cut = quantiles(values, n=100, method="inclusive")
@@ -262,11 +262,11 @@ def cases(
     sizes: Sequence[int], crowds: Sequence[int], memory: Sequence[str], seconds: float, *, dense: bool = False,
     pause_s: float = 0.0,
 ) -> Iterator[Case]:  # fmt: skip
-    """Restores; each size alone, by kind of memory and history; many at once, streamed and not; paced streams.
+    """Restores; each size alone, by kind of memory and history; concurrent ones, streamed and not; paced streams.
 
-    Restores come first: what they lose would wait for its vectors behind the passages of all other cases.
+    Restores come first: otherwise their passages would wait for vectors behind those of all other cases.
 
-    dense: with the embedder, which cannot follow the passages of many at once; lost ones have their vectors
+    dense: with the embedder, which cannot keep up with concurrent cases; lost passages have their vectors
     """
     if "restore" in memory:
         yield Case(memory="restore", seconds=seconds, embedded=dense, pause_s=pause_s)

@@ -19,12 +19,12 @@ _STAMP = re.compile(rb"@(\d{6,})@")
 
 @dataclass(slots=True)
 class Reply:
-    """One answer. Moments in time.monotonic_ns."""
+    """One answer. Times are time.monotonic_ns values."""
 
     status: int = 0
     begun: int = 0
     first: int = 0
-    """When its first body bytes were here."""
+    """When its first body bytes arrived."""
     done: int = 0
     headers: dict[bytes, bytes] = field(default_factory=dict)
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
@@ -43,12 +43,12 @@ class Reply:
         return b"".join(piece for _, piece in self.pieces)
 
     def delays_ms(self) -> list[float]:
-        """How long after it was sent each event was here, for events with the moment in them."""
+        """Delay from sending to receiving each event, for events with their time in them."""
         return [(at - int(stamp)) / 1e6 for at, piece in self.pieces for stamp in _STAMP.findall(piece)]
 
 
 class Connection(asyncio.Protocol):
-    """Keeps alive. Raises ConnectionError when the other side closes within an answer."""
+    """A keep-alive connection. Raises ConnectionError if the other side closes it during an answer."""
 
     def __init__(self, host: str, headers: Iterable[str] = ()) -> None:
         self._fixed = "".join(

@@ -1,4 +1,4 @@
-"""The processes of `lantern bench proxy`: the scripted model, Lantern itself and the gateways beside it."""
+"""The processes of `lantern bench proxy`: the scripted model, Lantern and the other gateways."""
 
 import json
 import os
@@ -15,26 +15,26 @@ from urllib.parse import urlsplit
 
 _PIPE = subprocess.PIPE
 START_S = 90.0
-"""Most seconds that a gateway may take to listen; LiteLLM needs many of them."""
+"""Most seconds until a gateway listens; LiteLLM needs many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """One that runs. headers: what it wants with every request, beside what all get."""
+    """A running gateway. headers: required with every request, in addition to the usual ones"""
 
     name: str
     url: str
     pid: int = 0
     headers: tuple[str, ...] = ()
     prefix: str = ""
-    """What it wants in front of a model's name."""
+    """Required in front of a model's name."""
     archive: Path | None = None
-    """Lantern's own."""
+    """Lantern's own archive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process used so far. NaN where this system does not tell."""
+    """CPU time and memory of a process. NaN if the system does not report it."""
 
     cpu_s: float
     rss_mb: float
@@ -60,8 +60,8 @@ def _children(pid: int) -> list[int]:
 def started(
     command: Sequence[str], environ: dict[str, str] | None = None, *, log: Path | None = None, spoken: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process that is ended with the block. Its stdin is open as long and its stdout can be read, or all that it says
-    goes to `log`; spoken: only its errors do."""
+    """A process that ends with the block. Its stdin stays open; its stdout can be read, or all output goes to `log`
+    (spoken: only errors do)."""
     with ExitStack() as stack:
         said = stack.enter_context(log.open("w")) if log else None
         piped = spoken or said is None
@@ -96,7 +96,7 @@ def upstream(port: int = 0) -> Iterator[str]:
 
 @contextmanager
 def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str) -> Iterator[Gateway]:
-    """`lantern serve` on a new archive in `folder`. settings: more YAML. RuntimeError with its last words when it does
+    """`lantern serve` with a new archive in `folder`. settings: more YAML. RuntimeError with its last output if it does
     not start."""
     config = folder / "lantern.yaml"
     config.write_text(settings or "{}\n", encoding="utf-8")
@@ -115,7 +115,7 @@ def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str
 
 
 def litellm(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
-    """LiteLLM's proxy, as its documentation starts it, with one wildcard model, nothing logged, and no key to check."""
+    """LiteLLM's proxy, as documented, with one wildcard model, no logging, and no key check."""
     command, port = _program("litellm", "litellm", how="pip install 'litellm[proxy]', or name it"), free_port()
     config = folder / "litellm.yaml"
     config.write_text(
@@ -159,7 +159,7 @@ http {{
 
 
 def nginx(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
-    """nginx with one worker, which passes everything on: the least that a proxy can add."""
+    """nginx with one worker, which forwards everything: the least that a proxy can add."""
     command, port, config = _program("nginx", "nginx"), free_port(), folder / "nginx.conf"
     model = upstream_url.removeprefix("http://")
     config.write_text(_NGINX.format(folder=folder, model=model, port=port), encoding="utf-8")
@@ -168,7 +168,7 @@ def nginx(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
 
 
 def headroom(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
-    """Headroom's proxy (PyPI: headroom-ai[proxy]), as it starts by itself."""
+    """Headroom's proxy (PyPI: headroom-ai[proxy]) with its defaults."""
     command, port = _program("headroom", "headroom"), free_port()
     environ = {"OPENAI_TARGET_API_URL": upstream_url, "HEADROOM_TELEMETRY": "off", "HOME": str(folder)}
     arguments = [command, "proxy", "--host", "127.0.0.1", "--port", str(port), "--no-telemetry", "--no-rate-limit"]
@@ -177,8 +177,8 @@ def headroom(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]
 
 @contextmanager
 def running(url: str) -> Iterator[Gateway]:
-    """A gateway that somebody has started before the scripted model's port (--upstream-port). RuntimeError: no URL, or
-    nobody is there."""
+    """A gateway that somebody has started in front of the scripted model's port (--upstream-port). RuntimeError if it
+    is no URL, or nothing answers."""
     if not url.startswith(("http://", "https://")):
         raise RuntimeError(f"--peer {url} is not known; use one that `--help` names, or http://host:port")
     try:
@@ -191,7 +191,7 @@ def running(url: str) -> Iterator[Gateway]:
 
 
 def wait_for_embedder(gateway: Gateway) -> None:
-    """Until Lantern's embedder is ready, or is not to be had."""
+    """Wait until Lantern's embedder is ready or has failed."""
     import httpx
 
     for _ in range(600):
@@ -207,7 +207,7 @@ def free_port() -> int:
 
 
 def _program(peer: str, *usual: str, how: str = "name it") -> str:
-    """What starts a peer: the program that LANTERN_BENCH_<PEER> names, else one of its `usual` names. RuntimeError."""
+    """The command of a peer: the program in LANTERN_BENCH_<PEER>, else one of its `usual` names. RuntimeError."""
     variable = f"LANTERN_BENCH_{peer.upper()}"
     found = os.environ.get(variable) or next(filter(None, map(shutil.which, usual)), None)
     if not found:
@@ -220,7 +220,7 @@ def _listening(
     name: str, command: Sequence[str], port: int, folder: Path, environ: dict[str, str] | None = None,
     headers: tuple[str, ...] = (),
 ) -> Iterator[Gateway]:  # fmt: skip
-    """A peer that `command` has listen on `port`. RuntimeError with its last words when it does not."""
+    """A peer that `command` starts on `port`. RuntimeError with its last output if it does not start."""
     log = folder / f"{name}.log"
     with started(command, environ, log=log) as process:
         _wait(port, process, log)
@@ -228,7 +228,7 @@ def _listening(
 
 
 def _wait(port: int, process: "subprocess.Popen[str]", log: Path) -> None:
-    """Until it listens. RuntimeError with its last words when it does not."""
+    """Wait until it listens. RuntimeError with its last output if it does not."""
     until = time.monotonic() + START_S
     while time.monotonic() < until and process.poll() is None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

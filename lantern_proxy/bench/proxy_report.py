@@ -1,4 +1,4 @@
-"""The output of `lantern bench proxy`: its measurements, their table and their plot."""
+"""The output of `lantern bench proxy`: measurements, table and plot."""
 
 import json
 import math
@@ -43,8 +43,8 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Times in milliseconds, proxied minus direct at the same quantile; first: until the first byte of the body;
-    delay: from the moment an event was sent until it was here; NaN: not measured."""
+    """Times in milliseconds, proxied minus direct at the same quantile; first: until the first byte of the body; delay:
+    from sending an event to receiving it; NaN: not measured."""
 
     gateway: str
     memory: str
@@ -66,16 +66,16 @@ class Row:
     delay_p99_ms: float
     per_s: float
     per_core_s: float
-    """Requests that one second of the gateway's CPU time serves."""
+    """Requests per second of the gateway's CPU time."""
     cpu_ms: float
-    """Its CPU time a request, archiving included; of all that were sent, those that warmed it up too."""
+    """CPU time of the gateway per request, including archiving; over all requests, including warm-up."""
     rss_mb: float
     direct_delay_p99_ms: float = math.nan
-    """How late a piece is here without a gateway: what the client and the model make themselves."""
+    """Delay of an event without a gateway, caused by the client and the model."""
 
     @property
     def kind(self) -> str:
-        """What was asked, for people."""
+        """The kind of request, for people."""
         size = f"{self.size_bytes / 1000:g} KB" if self.size_bytes < 1_000_000 else f"{self.size_bytes / 1e6:g} MB"
         answer = (
             "" if not self.chunks else ", streamed" if not self.gap_us else f", a piece every {self.gap_us / 1000:g} ms"
@@ -84,7 +84,7 @@ class Row:
         return f"{size}{history}{answer}" + (", embedder busy" if self.busy else "")
 
     def line(self) -> str:
-        """For a terminal, while it is measured."""
+        """For a terminal, while measuring."""
         return (
             f"{self.gateway:9} {self.memory:8} {self.kind:34} x{self.concurrency:<4} n={self.asked:<6} "
             f"direct {self.direct_ms:7.2f}  added {self.added_p50_ms:7.2f} {self.added_p95_ms:7.2f} "
@@ -96,7 +96,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown, one line a row. Times in milliseconds."""
+    """Markdown, one line per row. Times in milliseconds."""
     lines = ["| " + " | ".join(_HEAD) + " |", "| --- | --- | --- |" + " ---: |" * (len(_HEAD) - 3)]
     told = [row for row in rows if row.asked or row.errors]
     lines += ["| " + " | ".join(_cells(row, _beside(row, rows))) + " |" for row in told]
@@ -104,7 +104,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _beside(row: Row, rows: Sequence[Row]) -> float:
-    """How many times what Lantern adds to the same request; NaN for itself."""
+    """Ratio to Lantern's added time for the same request; NaN for Lantern itself."""
     ours = [r for r in rows if r.gateway == "lantern" and (r.kind, r.concurrency) == (row.kind, row.concurrency)]
     on = [r for r in ours if r.memory != "off"] or ours
     if row.gateway == "lantern" or not on or on[0].added_p50_ms <= 0:
@@ -129,7 +129,7 @@ def _number(value: float) -> str:
 
 
 def plot(rows: Sequence[Row]) -> str:
-    """SVG: added p50 over the body's size, one at a time, a line a gateway."""
+    """SVG: added p50 over the body's size, one request at a time, one line per gateway."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row.concurrency == 1 and not row.chunks and row.growing and row.memory != "restore" and row.added_p50_ms > 0:
@@ -143,9 +143,9 @@ def plot(rows: Sequence[Row]) -> str:
 
 
 def merged(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], list[str]]:
-    """`rows` beside those of earlier runs that `path` keeps, in place of older ones of the same; and all commands.
+    """`rows` merged with those of earlier runs in `path`, replacing older ones of the same case; and all commands.
 
-    Raises ValueError when `path` is another file.
+    Raises ValueError if `path` is another kind of file.
     """
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     try:
@@ -173,7 +173,7 @@ def _what(row: Row) -> tuple[object, ...]:
 
 
 def write_report(folder: Path, rows: Sequence[Row], asked_for: Sequence[str]) -> None:
-    """latency.md and latency.svg. Of a page that is there only the section `All rows` is replaced."""
+    """latency.md and latency.svg. In an existing page only the section `All rows` is replaced."""
     text, drawing = report(rows, "\n".join(asked_for))
     write_section(folder / "latency.md", "What the proxy adds", text)
     (folder / "latency.svg").write_text(drawing, encoding="utf-8")

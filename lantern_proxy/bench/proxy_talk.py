@@ -1,4 +1,4 @@
-"""An agent's traffic: its whole history with every call, a little more each time; and facts to be lost."""
+"""An agent's traffic: its whole, growing history with every call; and facts to be lost."""
 
 import json
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ def _encoded(role: str, text: str) -> bytes:
 
 
 def prose(chars: int, seed: int) -> str:
-    """Text that no other seed gives, half prose and half a tool's output."""
+    """Text unique to a seed, half prose and half tool output."""
     lines = [f"Note {seed}. ", _NOISE]
     size = len(lines[0]) + len(_NOISE)
     n = 0
@@ -30,16 +30,16 @@ def prose(chars: int, seed: int) -> str:
 
 @dataclass(slots=True)
 class Talk:
-    """A conversation that starts at `start_bytes` and is over at `end_bytes`.
+    """A conversation that starts with `start_bytes` and ends with `end_bytes`.
 
-    body() is the next request; answer(text) adds what came back and what the user says next.
+    body() is the next request; answer(text) adds the answer and the user's next message.
     """
 
     model: str
     start_bytes: int
     end_bytes: int
     step_chars: int = 120
-    """Length of what the user, or a tool, says in a turn."""
+    """Length of a turn of the user or a tool."""
     stream: bool = False
     serial: int = field(default_factory=lambda: next(_SERIAL))
     messages: list[bytes] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Talk:
 
 
 def facts(serial: int, n: int) -> list[tuple[str, str, str]]:
-    """(what a user says, what its value is, how it is asked for later)"""
+    """(the user's statement, its value, the question for it later)"""
     names = (
         "staging port", "release codename", "backup bucket", "retry budget", "owner of the billing job", "cache key",
     )  # fmt: skip
@@ -85,8 +85,7 @@ def facts(serial: int, n: int) -> list[tuple[str, str, str]]:
 
 
 def compacted(talk: Talk, turns: list[tuple[str, str]]) -> bytes:
-    """A request of `talk` after its compaction: a summary that holds none of the facts, and what was answered and asked
-    since."""
+    """A request of `talk` after its compaction: a summary without any of the facts, and the turns since."""
     summary = (
         "This session is being continued from a previous conversation that ran out of context. Summary: we noted a "
         "number of settings of the services and looked at the build of several modules; no decision is open."

@@ -17,19 +17,19 @@ import httptools
 
 _SCRIPT = re.compile(rb"say-(\d+)-(\d+)-(\d+)")
 _MARGIN = 4_096
-"""The model stands within so many bytes of the body's beginning or end, wherever a gateway moves it."""
+"""The model's name is within so many bytes of the body's beginning or end, wherever a gateway moves it."""
 _FRAME = '{"id":"chatcmpl-%d","object":"chat.completion%s","created":0,"model":"m","choices":[{"index":0,%s}]%s}'
 _USAGE = ',"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}'
 _WORDS = "the proxy keeps what was said and gives it back when it is asked for, no more and no less; "
 
 
 def script(*, chars: int = 200, chunks: int = 0, gap_us: int = 0) -> str:
-    """The model to ask for. chars: length of the answer; chunks: events it comes in; gap_us: time between two."""
+    """The model name to request. chars: length of the answer; chunks: number of events; gap_us: time between two"""
     return f"say-{chars}-{chunks}-{gap_us}"
 
 
 def text(chars: int, serial: int) -> str:
-    """An answer that no other answer equals."""
+    """A unique answer."""
     return f"answer {serial}: {_WORDS * (chars // len(_WORDS) + 1)}"[: max(chars, 20)]
 
 
@@ -45,7 +45,7 @@ def said(body: bytes, *, streamed: bool) -> str:
 
 
 class Connection(asyncio.Protocol):
-    """One that a client, or a proxy, made."""
+    """A connection from a client or a proxy."""
 
     serial = 0
 
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(port: int) -> None:
-    """Until stdin ends, so that it never outlives whoever started it."""
+    """Serve until stdin ends, so that the process never outlives its parent."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, "127.0.0.1", port, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

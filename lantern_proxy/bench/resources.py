@@ -31,12 +31,12 @@ class Resources:
 
     @cached_property
     def published(self) -> "Resources":
-        """The same with the model as it was published, which the methods of others are measured with."""
+        """The same with the model as published, for measuring the methods of others."""
         return self._with(adapted=False)
 
     @cached_property
     def adapted(self) -> "Resources":
-        """The same with what Lantern learned on top of the model; itself where there is nothing such."""
+        """The same with Lantern's adaptation of the model; itself if there is none."""
         embed = self.config.embed
         there = embed.enabled != "off" and available() and has_adapter(embed.model)
         return self._with(adapted=True) if there else self
@@ -47,7 +47,7 @@ class Resources:
 
     @property
     def embedder(self) -> Embedder:
-        """Started on first use. ModelError when there is none."""
+        """Started on first use. ModelError if there is none."""
         if self._embedder is None:
             self._embedder = Embedder.of(self.config.embed)
             self._embedder.start()
@@ -56,29 +56,29 @@ class Resources:
         return self._embedder
 
     def vector(self, text: str) -> Vectors:
-        """(dim,) of a question; never from the folder, since its time counts."""
+        """(dim,) of a question; never cached, since its time counts."""
         found: Vectors = self.embedder.embed([text])[0]
         return found
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """(n, dim), from the folder when these very texts were embedded before."""
+        """(n, dim), from the cache if these texts were embedded before."""
         return self.kept("vectors", texts, lambda: self.embedder.embed(texts))
 
     def tokens(self, texts: Sequence[str]) -> list[Tokens]:
-        """Token vectors of each text, from the folder when these very texts were embedded before."""
+        """Token vectors of each text, from the cache if these texts were embedded before."""
         rows = self.kept(self.embedder.recipe.rpartition("/")[2], texts, lambda: self._tokens(texts))
         ends = np.flatnonzero(~rows.any(axis=1))
         return [rows[start + 1 : end] for start, end in zip([-1, *ends], ends, strict=False)]
 
     def _tokens(self, texts: Sequence[str]) -> Tokens:
-        """The token vectors of all texts; a row of zeros ends each."""
+        """The token vectors of all texts; each text ends with a row of zeros."""
         parts = [
             part for made in self.embedder.embed_passages(texts)[1] for part in (made, np.zeros((1, DIM), np.int8))
         ]
         return np.concatenate([*parts, np.zeros((0, DIM), np.int8)])
 
     def kept(self, kind: str, texts: Sequence[str], make: Callable[[], Kept]) -> Kept:
-        """What `make` returns for these texts, computed once. `kind` names it, and its version when that changes."""
+        """The result of `make` for these texts, computed once. `kind` names it and its version."""
         digest = blake2b("\0".join([self.embedder.name, *texts]).encode("utf-8", "replace"), digest_size=12).hexdigest()
         file = self._folder / f"{kind}-{digest}.npy"
         if file.exists():
@@ -103,7 +103,7 @@ class Resources:
 
 
 def _save(file: Path, array: npt.NDArray[Any]) -> None:
-    """Whole or not at all: a run that is stopped leaves no torn file behind."""
+    """Written completely or not at all: an interrupted run leaves no broken file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.{time.monotonic_ns()}.npy")
     np.save(partial, array)

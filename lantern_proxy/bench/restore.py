@@ -1,6 +1,6 @@
-"""`lantern bench restore`: what comes back into the prompt after a compaction, with Lantern and with simpler ways.
+"""`lantern bench restore`: what is restored into the prompt after a compaction, by Lantern and by simpler methods.
 
-Chats are archived up to the compaction through the product's own code, and the product's own Restorer makes the blocks.
+Chats are archived up to the compaction by the product's own code, and the product's own Restorer makes the blocks.
 """
 
 import json
@@ -31,11 +31,11 @@ from lantern_proxy.embed import available
 from lantern_proxy.rerank.light import save
 
 ORDINARY = 40
-"""User messages after the compaction, of each chat, that a question block should hardly ever be added to."""
+"""User messages after the compaction, per chat, that should hardly ever get a question block."""
 NO_DECAY_S = 1e12
-"""A half-life at which nothing fades."""
+"""A half-life without any decay."""
 ASKED_FACTS = 60
-"""Facts of each chat that are asked for, evenly spread over it."""
+"""Facts per chat that are asked for, evenly spaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ Blocks = Callable[[str], tuple[Given, ...]]
 
 
 def blocks(played: Stage, cut: Compacted, recipe: Recipe, query: str, budget: int) -> Blocks:
-    """query both: a block of `restore.budget_chars` at the compaction, and the question's beside it."""
+    """query both: a block of `restore.budget_chars` at the compaction, and the question block in addition."""
     if query == "question":
         return lambda question: (played.restored(cut, recipe, question, budget),)
     first = played.restored(cut, recipe, "", budget if query == "context" else played.config.restore.budget_chars)
@@ -65,7 +65,7 @@ def blocks(played: Stage, cut: Compacted, recipe: Recipe, query: str, budget: in
 
 
 def evidence(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
-    """Each question whose evidence is lost: the share of its gold turns in the blocks."""
+    """For each question with lost evidence: the share of its gold turns in the blocks."""
     for cut in cuts:
         idf, turns = score.rarity(cut.lost), {said.id: said for said in cut.lost}
         of = blocks(played, cut, recipe, query, budget)
@@ -77,7 +77,7 @@ def evidence(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: st
 
 
 def facts(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
-    """Values that can be checked: is each restored, when it is asked for, or at the compaction?"""
+    """For each checkable value: is it restored when it is asked for, or at the compaction?"""
     for cut in cuts:
         of = blocks(played, cut, recipe, query, budget)
         for fact in _facts(cut, query):
@@ -96,7 +96,7 @@ def _facts(cut: Compacted, query: str) -> Sequence[score.Fact]:
 
 
 def admission(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
-    """Who gets a question block: the next messages of the user (found: it got one), and questions for what is lost."""
+    """Who gets a question block: the user's next messages (found: it got one), and questions for what is lost."""
     for cut in cuts:
         of = blocks(played, cut, recipe, "both" if query == "both" else "question", budget)
         for kind, text in _messages(cut):
@@ -116,11 +116,11 @@ ASKED: dict[str, Callable[[Compacted, str], int]] = {
     "facts": lambda cut, query: len(_facts(cut, query)),
     "admission": lambda cut, query: len(_messages(cut)),
 }
-"""How much each measure tries with a chat."""
+"""How many questions each measure asks per chat."""
 
 
 def summary(tried: Sequence[Tried]) -> dict[str, Any]:
-    """The figures of one run, which tried something. ci: of resampled questions"""
+    """The figures of one run with at least one question. ci: by bootstrap over questions"""
     found = [each.found for each in tried]
     with_answer = [each.answered for each in tried if each.answered is not None]
     kinds: dict[str, list[float]] = {}
@@ -139,7 +139,8 @@ def summary(tried: Sequence[Tried]) -> dict[str, Any]:
 
 
 def against(ours: Sequence[Tried], theirs: Sequence[Tried]) -> dict[str, Any]:
-    """Ours less theirs on the same questions: paired bootstrap and Wilcoxon's signed-rank test, as the paper does."""
+    """Our values minus theirs on the same questions: paired bootstrap and Wilcoxon's signed-rank test, as in the
+    paper."""
     a, b = (np.array([each.found for each in tried], np.float64) for tried in (ours, theirs))
     return {"evidence_recall": _mean(b.tolist())} | tested(a, b)
 
@@ -168,8 +169,8 @@ def progress(label: str, total: int) -> Iterator[Advance]:
 
 
 def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[str, Path]:
-    """Conversation -> file of a light reranker that did not see it, of the others in up to five folds. ValueError when
-    too few of them have questions. path: a folder for the files"""
+    """Conversation -> file of a light reranker trained on the others, in up to five folds. ValueError if too few of
+    them have questions. path: a folder for the files"""
     with Resources(config) as resources, progress("learning", sum(len(each.questions) for each in found)) as advance:
         default = Default(resources)
         parts = [part for each in found if (part := light.collect(default, each, advance))]
@@ -291,7 +292,7 @@ def measured(
 
 
 def configured(admission: float | None, half_life_days: float | None, config: Config) -> Config:
-    """`config` but for what is given. half_life_days: 0 for no decay at all"""
+    """`config` with the given changes. half_life_days: 0 for no decay at all"""
     if admission is not None:
         config = replace(config, restore=replace(config.restore, admission=admission))
     if half_life_days is None:

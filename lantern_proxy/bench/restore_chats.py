@@ -1,4 +1,4 @@
-"""Chats with questions to measure restoring on: LoCoMo and BEAM as published, cut where a client compacts.
+"""Chats with questions for measuring restores: LoCoMo and BEAM as published, cut where a client would compact.
 
 chats(Path("locomo10.json")) -> Chat, ...       compacted(chat, at=50, shape="window") -> Compacted
 """
@@ -17,15 +17,15 @@ Shape = Literal["extractive", "abstractive", "window"]
 SHAPES: tuple[Shape, ...] = ("extractive", "abstractive", "window")
 
 KEPT_TURNS = 4
-"""The recency window: turns that a compaction leaves alone. A turn is a user's message and what follows it."""
+"""The recency window: turns that a compaction keeps. A turn is a user's message and what follows it."""
 SUMMARY_SHARE, SUMMARY_CHARS = 0.1, 2_000
-"""An extractive summary has a tenth of what it stands for, and no more than this."""
+"""An extractive summary has a tenth of the length of what it replaces, up to a maximum."""
 TOPICS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message. id: as the data set's evidence names it; at: Unix seconds."""
+    """One message. id: as in the data set's evidence; at: Unix seconds."""
 
     id: str
     role: Literal["user", "assistant"]
@@ -36,7 +36,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question about a chat. gold: ids of messages with its evidence, never empty; answer: "" when there is none."""
+    """A question about a chat. gold: ids of messages with its evidence, never empty; answer: "" if there is none."""
 
     text: str
     gold: tuple[str, ...]
@@ -64,7 +64,7 @@ class Compacted:
 
     @property
     def probes(self) -> list[Probe]:
-        """Those whose evidence is lost, all of it."""
+        """Those whose evidence is completely lost."""
         gone = {said.id for said in self.lost}
         return [probe for probe in self.chat.probes if gone.issuperset(probe.gold)]
 
@@ -76,7 +76,7 @@ def chats(path: Path) -> list[Chat]:
 
 def conversations(path: Path) -> list[Conversation]:
     """Those of a file, or of all .json and .json.gz files of a folder, by name. DataError for anything else, and for
-    two of one name: they would be archived as one chat."""
+    two of the same name, which would be archived as one chat."""
     if path.is_dir():
         files = sorted([*path.glob("*.json"), *path.glob("*.json.gz")])
         if not files:
@@ -91,7 +91,7 @@ def conversations(path: Path) -> list[Conversation]:
 
 
 def _chat(read: Conversation) -> Chat:
-    """Where both speakers are people, their turns are a user's, with the name in front. A message takes 30 s."""
+    """Where both speakers are people, their turns are user messages with the name in front. A message takes 30 s."""
     said: list[Said] = []
     turn, at = 0, 1.6e9
     for each in read.candidates:
@@ -105,7 +105,7 @@ def _chat(read: Conversation) -> Chat:
 
 
 def compacted(chat: Chat, at: int, shape: Shape) -> Compacted:
-    """`chat` compacted when `at` percent of its messages were said; the last KEPT_TURNS turns by then are kept."""
+    """`chat` compacted after `at` percent of its messages; the last KEPT_TURNS turns before that are kept."""
     cut = round(len(chat.said) * at / 100)
     past, later = chat.said[:cut], chat.said[cut:]
     last = past[-1].turn if past else 0
@@ -114,7 +114,7 @@ def compacted(chat: Chat, at: int, shape: Shape) -> Compacted:
 
 
 def merged(cuts: Sequence[Compacted]) -> Compacted:
-    """All of them as one session that lost what each lost: a long one. Its request is that of the last."""
+    """All of them as one long session that lost what each lost. Its request is that of the last."""
     lost: list[Said] = []
     probes: list[Probe] = []
     for cut in cuts:
@@ -128,7 +128,7 @@ def merged(cuts: Sequence[Compacted]) -> Compacted:
 
 
 def _extractive(lost: Sequence[Said]) -> str:
-    """First sentences of messages, evenly spread, in their order."""
+    """First sentences of messages, evenly spaced, in their order."""
     room = min(SUMMARY_CHARS, int(SUMMARY_SHARE * sum(len(said.text) for said in lost)))
     first = [said.text[a:b] for said in lost for a, b in sentences(said.text)[:1]]
     mean = sum(map(len, first)) / max(1, len(first)) + 1
@@ -150,7 +150,7 @@ _WORD = re.compile(r"[a-z][a-z'-]{3,}")
 
 
 def _abstractive(lost: Sequence[Said]) -> str:
-    """A template with the words that most messages share; no model, so it holds no detail."""
+    """A template with the words that most messages share; made without a model, so it contains no detail."""
     counts = Counter(word for said in lost for word in set(_WORD.findall(said.text.lower())))
     topics = [word for word, _ in counts.most_common(200) if word not in STOP_WORDS | CHAT_WORDS][:TOPICS]
     users = sum(said.role == "user" for said in lost)

@@ -28,12 +28,12 @@ from lantern_proxy.turn import Filed, Passage, Placed, canonical, item, message
 
 Recipe = Literal["default", "trained", "lantern", "newest", "dense", "fts5", "memgpt"]
 RECIPES: tuple[Recipe, ...] = ("default", "trained", "lantern", "newest", "dense", "fts5", "memgpt")
-"""trained: the default with a light reranker that did not see the chat."""
+"""trained: the default with a light reranker that was not trained on the chat."""
 OWN: tuple[Recipe, ...] = ("default", "trained", "lantern")
-"""What the product's Restorer does."""
+"""The product's Restorer."""
 BATCH = 64
 HISTORY_CHARS = 400_000
-"""Most of a history that goes into the call, its newest part: about 100,000 tokens."""
+"""Most characters of a history in the call, its newest part: about 100,000 tokens."""
 _TASK = (
     "The older part of a conversation is about to be dropped from the prompt, and cannot be read again. Write down "
     "what must be kept to answer later questions about it: facts, names, numbers, dates, paths, commands, errors, "
@@ -44,7 +44,7 @@ _TASK = (
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a restore gave. texts: what of each passage is in it."""
+    """The result of a restore. texts: the restored text of each passage."""
 
     text: str
     texts: tuple[str, ...]
@@ -57,13 +57,13 @@ NOTHING = Given("", (), 0.0)
 
 @dataclass
 class Stage:
-    """An archive with the lost and kept turns of some chats, each a tenant's only session."""
+    """An archive with the lost and kept turns of some chats, each the only session of a tenant."""
 
     archive: Archive
     config: Config
     embedder: Embedder | None
     ask_model: AskModel | None = None
-    """For the recipe memgpt, in which a model writes down what to keep."""
+    """For the recipe memgpt, in which a model writes notes."""
     trained: Mapping[str, Path] = field(default_factory=dict)
     """Chat -> the light reranker of the recipe trained."""
     _restorers: dict[tuple[str, str], Restorer] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class Stage:
     def restored(
         self, cut: Compacted, recipe: Recipe, question: str, budget_chars: int, shown: "Given | None" = None
     ) -> Given:
-        """The block that `recipe` makes. question: empty when none is known, as at the compaction itself.
+        """The block made by `recipe`. question: empty if none is known, as at the compaction itself
 
-        shown: a block that the request has already
+        shown: a block that the request already has
         """
         ask = self.ask(cut, question, budget_chars, shown or NOTHING)
         if (recipe, ask.session) not in self._warm and recipe in OWN:
@@ -96,7 +96,7 @@ class Stage:
         return Given(text, tuple(c.text for c in kept), (time.perf_counter() - began) * 1_000)
 
     def _written_down(self, cut: Compacted, budget_chars: int) -> Given:
-        """The notes of a model, the same whatever is asked later."""
+        """A model's notes, independent of the question."""
         if self.ask_model is None:
             raise ValueError(
                 "recipe memgpt needs a model, which writes down what to keep; give --model NAME --model-url http://host/v1"
@@ -106,7 +106,7 @@ class Stage:
         return Given(notes, (notes,) if notes else (), (time.perf_counter() - began) * 1_000)
 
     def ask(self, cut: Compacted, question: str, budget_chars: int, shown: "Given") -> Ask:
-        """The request after the compaction: the summary, the turns that were kept, and a question if there is one."""
+        """The request after the compaction: the summary, the kept turns, and a question if there is one."""
         held = [cut.summary, shown.text, *(said.text for said in cut.kept), question]
         last = next((said.text for said in reversed(cut.kept) if said.role == "user"), "")
         return Ask(
@@ -172,10 +172,10 @@ def stage(
     advance: Advance,
     ask_model: AskModel | None = None,
 ) -> Iterator[Stage]:
-    """Archive what each client sent until its compaction, and wait for the vectors; what `folder` holds is used again.
-    Raises ValueError when it holds other chats under these names, or there is no embedder.
+    """Archive what each client sent until its compaction, and wait for the vectors; the contents of `folder` are
+    reused. Raises ValueError if it has other chats under these names, or if there is no embedder.
 
-    advance: called with the number of chats, then of passages embedded, that are done
+    advance: called with the number of chats, then of embedded passages, that are done
     """
     embedder = Embedder.of(config.embed) if dense else None
     if embedder is not None:
@@ -203,7 +203,7 @@ def stage(
 
 
 def _refuse_another(archive: Archive, cut: Compacted) -> None:
-    """ValueError when what the folder holds under the chat's name is not this chat: chats of many files are named 1."""
+    """ValueError if the folder has another chat under the same name: chats of many files are named 1."""
     held = [filed.message.text for filed in archive.of(cut.chat.name).messages(cut.chat.name)]
     if held != [said.text for said in (*cut.lost, *cut.kept)]:
         raise ValueError(
@@ -246,9 +246,9 @@ def _filed(said: Said, position: int) -> Filed:
 
 
 def extract(ask: AskModel, lost: Sequence[Said], budget_chars: int) -> str:
-    """A baseline as MemGPT has it: the model writes down what to keep of a history, in one call.
+    """A baseline in the manner of MemGPT: the model writes notes on a history, in one call.
 
-    returns: whole lines only, at most `budget_chars`
+    Returns whole lines, at most `budget_chars`.
     """
     told = "\n".join(f"{said.role}: {said.text}" for said in lost)[-HISTORY_CHARS:]
     notes = ask(_TASK.format(chars=budget_chars), f"<conversation>\n{told}\n</conversation>")
@@ -256,7 +256,7 @@ def extract(ask: AskModel, lost: Sequence[Said], budget_chars: int) -> str:
 
 
 def within(lines: Sequence[str], most_chars: int) -> str:
-    """The first lines that fit; of one line alone that is too long, what fits of its words."""
+    """The first lines that fit; of a single line that is too long, the words that fit."""
     kept: list[str] = []
     room = most_chars
     for line in lines:

@@ -1,7 +1,7 @@
-"""Does a block hold the evidence, a fact, an answer? Pure.
+"""Does a block contain the evidence, a fact, an answer? Pure.
 
-The evidence of a turn of at most LONG_CHARS are its sentences that say something; of a longer one, the TELLING ones
-that share most with the question's answer. A turn is restored when all of them stand in the block, word for word.
+The evidence in a turn of at most LONG_CHARS are its sentences with content; in a longer one, the TELLING ones that
+share most with the question's answer. A turn is restored when the block contains all of them word for word.
 """
 
 import re
@@ -24,13 +24,13 @@ _NAME = re.compile(r"^[A-Z]\w+: ")
 
 
 def says_something(sentence: str) -> bool:
-    """A number, or three words that name things: "Ana: Wow, that's great, I'm glad!" has neither."""
+    """Does it have a number, or three meaningful words? "Ana: Wow, that's great, I'm glad!" has neither."""
     told = _NAME.sub("", sentence)
     return any(c.isdigit() for c in told) or len(informative(query_terms(told))) >= SAYS
 
 
 def evidence(said: Said, probe: Probe, idf: Mapping[str, float]) -> list[str]:
-    """The sentences of a gold turn that a block must hold."""
+    """The sentences of a gold turn that a block must contain."""
     parts = [said.text[a:b] for a, b in sentences(said.text)]
     telling = [part for part in parts if says_something(part)] or parts
     if len(said.text) <= LONG_CHARS:
@@ -54,13 +54,13 @@ def rarity(said: Sequence[Said]) -> dict[str, float]:
 
 
 def holds(texts: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Do all sentences stand in what was restored?"""
+    """Were all sentences restored?"""
     whole = flat(" \n ".join(texts))
     return all(each in whole for each in wanted)
 
 
 def answered(texts: Sequence[str], answer: str) -> bool:
-    """Does what was restored hold every informative word of the answer?"""
+    """Was every informative word of the answer restored?"""
     wanted = set(query_terms(answer))
     return bool(wanted) and wanted <= set(query_terms(" \n ".join(texts)))
 
@@ -84,12 +84,12 @@ FACTS: Mapping[str, re.Pattern[str]] = {
 }
 CONTEXT = 4
 _PROSE = re.compile(r"[A-Z\"'(][^\n]*[.!?][\"')]*$")
-"""A sentence, rather than a heading, an item of a list, a row of a table or code."""
+"""A sentence, as opposed to a heading, an item of a list, a row of a table or code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A value that can be checked, and the words it was said with, in their order."""
+    """A checkable value, and its surrounding words, in order."""
 
     kind: str
     value: str
@@ -102,7 +102,7 @@ class Fact:
 
 
 def facts(cut: Compacted) -> list[Fact]:
-    """The facts of the prose that is lost, once each; values that the request still holds are none."""
+    """The facts in the lost prose, once each, except values that the request still has."""
     held = "\n".join((cut.summary, *(said.text for said in cut.kept)))
     idf = rarity(cut.lost)
     found: dict[tuple[str, str], Fact] = {}
@@ -124,7 +124,7 @@ _WORD = re.compile(r"[A-Za-z][\w'-]+")
 
 
 def _context(sentence: str, value: str, idf: Mapping[str, float]) -> tuple[str, ...]:
-    """The rarest words beside the value, as they stand."""
+    """The rarest words around the value, in order."""
     own = set(_WORD.findall(value.lower()))
     rated: dict[str, float] = {}
     for word in _WORD.findall(sentence.replace(value, " ")):
@@ -140,7 +140,7 @@ def stands(value: str, text: str) -> bool:
 
 
 def restored(fact: Fact, texts: Sequence[str]) -> bool:
-    """The value stands in a restored passage together with half of the words it was said with."""
+    """Was the value restored in a passage together with half of its surrounding words?"""
     for text in texts:
         if stands(fact.value, text):
             words = {word.lower() for word in _WORD.findall(text)}

@@ -1,8 +1,8 @@
-"""`lantern bench serve`: how soon after its start `lantern serve` answers, and how much memory it holds when idle.
+"""`lantern bench serve`: how soon `lantern serve` answers after its start, and how much memory it uses when idle.
 
-Each start is a process of its own, with a new archive or one of many passages. Commands take turns: one start of each,
-then the next. The first answer is that of /lantern/health over a new connection, which is tried every millisecond;
-memory is read a moment later, from /proc (Linux).
+Each start is a new process, with a new archive or one of many passages. The commands alternate: one start of each, then
+the next. The first answer is that of /lantern/health over a new connection, which is tried every millisecond; memory is
+read a moment later, from /proc (Linux).
 """
 
 import json
@@ -37,7 +37,7 @@ class Served:
     passages: int
     embed: str
     first_ms: float
-    """From the start of the process to the first answer's first byte."""
+    """From the start of the process to the first byte of the first answer."""
     fastest_ms: float
     cpu_ms: float
     """Until memory is read."""

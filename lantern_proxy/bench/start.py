@@ -1,6 +1,6 @@
-"""`lantern bench start`: how fast a large BM25 index is there, from the archive, from its snapshot, and from text.
+"""`lantern bench start`: how fast a large BM25 index is available, from the archive, from its snapshot, and from text.
 
-The archive is one of its own in a temporary folder: passages of 45 words of a Zipf distribution over 200,000, 500 a
+It uses an archive of its own in a temporary folder: passages of 45 words of a Zipf distribution over 200,000, 500 per
 session, of one tenant.
 """
 
@@ -35,16 +35,16 @@ KEY = Key(TENANT, None, None)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Best of the rounds; records a second, or milliseconds for all records where the name says so."""
+    """Best of the rounds; records per second, or milliseconds for all records where the name says so."""
 
     records: int
     from_archive_s: float
-    """A scope with its index from SQLite, in records a second; the terms were analysed when they were archived."""
+    """A scope with its index from SQLite, in records per second; terms were analysed when archived."""
     from_snapshot_s: float
     snapshot_ms: float
-    """The same from its snapshot: mapped, checked, compared with the archive, made a scope of."""
+    """The same from its snapshot: mapped, verified, compared with the archive, made a scope."""
     load_ms: float
-    """Of that, mapping the file and checking it, up to an index that can be searched and added to."""
+    """Of that, mapping and verifying the file, up to a searchable and extensible index."""
     copy_ms: float
     """The same when the file is read and copied instead, as on systems where it cannot be mapped."""
     write_ms: float
@@ -55,7 +55,7 @@ class Start:
 
 
 def texts(n: int) -> Iterator[str]:
-    """English-looking words, so that the stemmer has work."""
+    """English-looking words, so that the stemmer has work to do."""
     records, ends = synthetic(n), ("ing", "ed", "s", "ation", "ly", "", "er", "ness")
     for i in range(n):
         some = records.tokens[records.starts[i] : records.starts[i + 1]][:45].tolist()

@@ -5,12 +5,12 @@
     scores = reranker.scores(question, max_pos, memories)
     order = reorder(order, scores)
 
-Its contract, which the tests hold mechanically:
+Its contract, which the tests check:
 
-- *the set is protected*: `reorder` permutes the first ten of a ranking and nothing else, so recall@10 is what it was;
-- *no shortcut*: a `Memory` has no place for gold labels, currency flags or another model's score. The model sees texts
-  and times, in one form: QUERY_TIME and MEMORY_TIME, in turns. One that `lantern train` made from
-  a plain encoder (rerank/match.py) corrects the ranking: its logit is added to the score that the ranking gave;
+- *the set is protected*: `reorder` permutes the first ten of a ranking and nothing else, so recall@10 does not change;
+- *no shortcut*: a `Memory` has no field for gold labels, currency flags or another model's score. The model sees texts
+  and times in a single form: QUERY_TIME and MEMORY_TIME, in turns. A model that `lantern train` made from a plain
+  encoder (rerank/match.py) corrects the ranking: its logit is added to the score of the ranking;
 - *off means off*: without a reranker no byte of a restore differs.
 """
 
@@ -35,20 +35,20 @@ from lantern_proxy.rerank.match import PRIOR, Matching, is_matching
 Scores = npt.NDArray[np.float32]
 
 PROTECTED = 10
-"""How many of the best are reordered, and never left out."""
+"""How many of the best are reordered, and never dropped."""
 RECIPE = "cross-int8-channel-2"
 MAX_TOKENS = 256
-"""Most that is read of a pair, the question included. A model that was trained on less says so (tokens_of)."""
+"""Most tokens of a pair, including the question. A model trained on fewer says so (tokens_of)."""
 TOKENS = "lantern_tokens"
-"""Where its config says it."""
+"""The key for that in its config."""
 _ON_HUB = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _AGREEMENT = 0.97
-"""Least correlation of the compiled model's scores with the original's; below it the model is refused."""
+"""Least correlation of the compiled model's scores with the original's; otherwise the model is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the reranker may know of a passage."""
+    """What the reranker may know about a passage."""
 
     text: str
     position: float
@@ -56,16 +56,17 @@ class Memory:
 
 
 def pairs(question: str, max_pos: float, memories: Sequence[Memory]) -> list[tuple[str, str]]:
-    """(query, memory) texts as the cross-encoder reads them. max_pos: the newest turn, when the question is asked."""
+    """(query, memory) texts as the cross-encoder reads them. max_pos: the newest turn at the time of the question"""
     query = f"QUERY_TIME: {max_pos:.0f}. {question}"
     return [(query, f"MEMORY_TIME: {memory.position:.0f}. {memory.text}") for memory in memories]
 
 
 def reorder(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """`order` with its first PROTECTED memories sorted by `scores`, best first; ties stay as they were.
+    """`order` with its first PROTECTED memories sorted by `scores`, best first; ties keep their order.
 
-    scores: one for each of these, in their order. The rest, and the set of the first, are as before.
-    Raises ValueError when the scores are not one each, or one of them is not a number.
+    scores: one for each of these, in their order. The rest, and the set of the first, do not change.
+
+    Raises ValueError if there is not exactly one score each, or if one is not a number.
     """
     head = list(order[:PROTECTED])
     if len(scores) != len(head) or not np.isfinite(scores).all():
@@ -86,7 +87,7 @@ class Manifest(compiled.Manifest):
     """Of a compiled cross-encoder."""
 
     prior: float = 0.0
-    """Weight of the first stage's scores beside the logits."""
+    """Weight of the first stage's scores relative to the logits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class CompiledPairs:
     inputs: frozenset[str]
 
     def score(self, query: str, memory: str) -> float:
-        """The model's logit for one pair. Pairs run alone, so that no score depends on its neighbours."""
+        """The model's logit for one pair. Pairs run one by one, so that no score depends on the batch."""
         encoded = self.tokenizer.encode(compiled.clean(query), compiled.clean(memory))
         feed = {
             "input_ids": np.array([encoded.ids], np.int64),
@@ -110,7 +111,7 @@ class CompiledPairs:
 
 
 class EvidenceReranker(Served["CompiledPairs"]):
-    """Serves one cross-encoder; compiles it first when the cache lacks it. Close it. Thread-safe."""
+    """Serves one cross-encoder; compiles it first if it is not cached. Close it. Thread-safe."""
 
     def __init__(self, model: str, cache_dir: Path | str, threads: int = 1) -> None:
         """model: a folder that `lantern train evidence-reranker` wrote, or a CrossEncoder's name on the hub."""
@@ -138,20 +139,21 @@ def tokens_of(model: str) -> int:
 
 
 def folder_of(model: str, cache_dir: Path) -> Path:
-    """Where the compiled `model` lies; a folder of one's own counts with its weights, since it may be trained anew."""
+    """The folder of the compiled `model`. A local model is identified by its weights, too, since it may be
+    retrained."""
     weights = Path(model) / "model.safetensors"
     stamp = "-" + _digest(weights) if weights.is_file() else ""
     return compiled.folder_of(model, RECIPE + stamp, cache_dir)
 
 
 def _digest(file: Path) -> str:
-    """Of what is in it, without all of it in memory: 8 hex digits."""
+    """Hash of a folder's contents, read in pieces: 8 hex digits."""
     with file.open("rb") as opened:
         return file_digest(opened, lambda: blake2b(digest_size=4)).hexdigest()
 
 
 def source_of(model: str, cache_dir: Path) -> str:
-    """Where `model` comes from at the next start, in words; "" where it can come from nowhere. Asks nobody."""
+    """Where `model` comes from at the next start, in words; "" if it is not available anywhere. No network access."""
     model = os.path.expanduser(model)
     if folder_of(model, cache_dir).is_dir():
         return f"is compiled, in {cache_dir}"
@@ -212,7 +214,7 @@ def _load(source: str, local: bool) -> Any:
 
 
 def _check_agreement(original: Any, model: str, built: Path) -> None:
-    """Refuse a model whose int8 scores order pairs otherwise than its own."""
+    """Refuse a model whose int8 scores order pairs differently from its own."""
     import torch
 
     questions = [

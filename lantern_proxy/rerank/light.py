@@ -3,8 +3,8 @@
     model = load(path, known)           a file of `lantern train reranker`
     model.scores(table)                 (n,) larger is better
 
-The file holds the trees as flat arrays, the networks as one, the names of the features in their order, and its version;
-what was trained on is the user's. Two are shipped (restore/light.py).
+The file contains the trees and the networks as flat arrays, the names of the features in their order, and its version.
+Training data stays with the user. Two models are shipped (restore/light.py).
 """
 
 import json
@@ -30,7 +30,7 @@ else:
 Ints = npt.NDArray[np.int32]
 
 VERSION = 6
-"""Of the file and of what the features mean; others are refused."""
+"""Of the file format and of the features' meaning; other versions are refused."""
 
 
 _ARRAYS = {
@@ -38,37 +38,37 @@ _ARRAYS = {
     "threshold": np.float64, "value": np.float64,
 }  # fmt: skip
 _SEEDS = (1, 2, 3)
-"""Of three forests, which count a third each."""
+"""Of three forests, averaged."""
 _OF_NETWORK = ("mean", "spread", "inner", "bias", "outer", "direct")
 BEFORE = "fused"
-"""The feature that is the order before anything is learned; it counts as it is."""
+"""The feature with the untrained order, which counts as it is."""
 LEARNED = "shipped"
-"""The feature that is what the shipped model says (restore/light.py): what was learned from others. Where it is there,
-it is what networks start from."""
+"""The feature with the shipped model's score (restore/light.py), learned from other data. Networks start from it if it
+is available."""
 
 
 class LightError(ValueError):
-    """A model file that cannot be used. Says why, and the way out."""
+    """A model file that cannot be used. Says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Binary trees, node after node. A leaf points at itself."""
+    """Binary trees as flat arrays of nodes. A leaf points at itself."""
 
     features: tuple[str, ...]
-    """Names of the columns that the trees look at."""
+    """Names of the columns that the trees use."""
     roots: Ints
     column: Ints
     threshold: Floats
-    """A row goes left when its value is at most this."""
+    """A row goes left if its value is at most this."""
     left: Ints
     right: Ints
     value: Floats
-    """What a leaf adds."""
+    """The score that a leaf adds."""
     depth: int
     """Steps from a root to the deepest leaf."""
     _native: list[tuple[Any, Any, Any]] = field(default_factory=list, init=False, repr=False, compare=False)
-    """What C makes of them, from the first use on: a file is checked before."""
+    """The trees prepared for C, made on first use, after the file was checked."""
 
     def scores(self, table: Table) -> Floats:
         """(n,) sum over trees, first tree first. table: (n, features), no NaN"""
@@ -83,7 +83,7 @@ class Trees:
         return total
 
     def _flattened(self) -> tuple[Any, Any, Any]:
-        """The trees as C has them, and what must stay for that."""
+        """The trees as C structures, and the memory that these refer to."""
         root, column, left, right = (
             ffi.from_buffer(_INTS, part) for part in (self.roots, self.column, self.left, self.right)
         )
@@ -94,7 +94,7 @@ class Trees:
         return trees, flat, (root, column, left, right, threshold, value)
 
     def scores_in_numpy(self, table: Table) -> Floats:
-        """The same, bit for bit."""
+        """As `scores`, bit for bit."""
         cells, first = np.ascontiguousarray(table).ravel(), (np.arange(len(table)) * table.shape[1])[:, None]
         column = self.column.astype(np.intp)
         below = np.stack([self.left, self.right], axis=1).astype(np.intp).ravel()
@@ -115,7 +115,7 @@ class Model:
     trees: Trees
     network: Network
     embedder: str = ""
-    """Whose vectors it learned from, by `embed.name_of`; empty: none's, or it was not noted."""
+    """The embedder behind its training data, by `embed.name_of`; empty if none or unknown."""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -124,13 +124,13 @@ class Model:
     def scores(self, table: Table) -> Floats:
         """(n,) comparable within a question. table: (n, features), no NaN
 
-        Both are logits from the same labels, so they add up as they are.
+        Trees and networks give logits for the same labels, so they are simply added.
         """
         return self.trees.scores(table) + self.network.scores(table)
 
 
 def save(model: Model, path: Path, told: dict[str, Any]) -> None:
-    """Write `model` with what there is to tell of its training (JSON)."""
+    """Write `model` with a description of its training (JSON)."""
     meta = {"version": VERSION, "features": list(model.features), "depth": model.trees.depth, "trained": told}
     meta |= {"embedder": model.embedder}
     arrays = {name: getattr(model.trees, name) for name in _ARRAYS}
@@ -140,7 +140,7 @@ def save(model: Model, path: Path, told: dict[str, Any]) -> None:
 
 
 def load(path: Path, known: Sequence[str]) -> Model:
-    """The model of a file. known: the features that there are; LightError when the model wants others."""
+    """The model of a file. known: the available features; LightError if the model needs others."""
     try:
         with np.load(path, allow_pickle=False) as data:
             meta = json.loads(str(data["meta"]))
@@ -191,9 +191,9 @@ def _fits_together(network: Network, features: int) -> bool:
 def grow(
     features: Sequence[str], table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], *, rounds: int = 150
 ) -> Model:
-    """Train on candidates, question after question, listwise (LambdaMART, Burges 2010; and networks). Needs lightgbm.
+    """Train on the candidates of each question, listwise (LambdaMART, Burges 2010; and networks). Needs lightgbm.
 
-    table: (n, features); gold: (n,) is it evidence?; groups: candidates of each question, their sum is n
+    table: (n, features); gold: (n,) is it evidence?; groups: number of candidates of each question, n in total
     """
     try:
         import lightgbm
@@ -215,7 +215,7 @@ def grow(
 
 
 def _unlearned(features: Sequence[str], table: Table) -> Table:
-    """`table` with the same LEARNED of all candidates: trees err on others when they do not look at it."""
+    """`table` with LEARNED constant: the errors of trees are independent if they do not see it."""
     return np.where(np.array([name == LEARNED for name in features]), np.float32(0), table)
 
 

@@ -1,10 +1,10 @@
 """A scoring head that starts from what a bi-encoder knows: how similar the words of two texts are.
 
-A cross-encoder whose head sees the first token only must learn from the labels what a match is, and a few thousand
+A cross-encoder whose head only sees the first token must learn from the labels what a match is, and a few thousand
 pairs are too few. This head sees, from the same encoder over the joint text, the cosine of the means of both texts and
-the mean over the question's words of the best cosine with a word of the memory (MaxSim), beside the first token, the
-memory's mean and the product of the means. It starts at zero and is added to the score of the first stage, less the
-best one's, times PRIOR: before the first step the order is that of the first stage.
+the mean over the question's words of the best cosine with a word of the memory (MaxSim), besides the first token, the
+memory's mean and the product of the means. Its weights start at zero, and its output is added to the score of the first
+stage, less the best one's, times PRIOR: before the first step the order is that of the first stage.
 
 torch is imported inside functions: `lantern --help` answers at once.
 """
@@ -16,25 +16,26 @@ from types import SimpleNamespace
 from typing import Any
 
 PRIOR = 1.0
-"""Weight of the first stage's score, in its z-scores, beside this head's logit."""
+"""Weight of the first stage's z-scores relative to this head's logit."""
 SHARPENED = 8.0
-"""What the two cosines are multiplied by, so that a small weight on them already tells."""
+"""Factor of the two cosines, so that small weights on them have an effect."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _HEAD = "lantern_head"
 
 
 def is_matching(model: str) -> bool:
-    """Is `model` a folder that holds an encoder with this head?"""
+    """Is `model` a folder with an encoder and this head?"""
     config = Path(model) / "config.json"
     return config.is_file() and _HEAD in json.loads(config.read_text("utf-8"))
 
 
 class Matching:
-    """Encoder, head and tokenizer, as CrossEncoder has them: `model(**features).logits` is (n, 1)."""
+    """Encoder, head and tokenizer, with the interface of CrossEncoder: `model(**features).logits` is (n, 1)."""
 
     def __init__(self, folder: str, layers: int, max_length: int) -> None:
-        """folder: a BERT encoder, with this head or without, or its name on the hub.
-        layers: how many to keep, the first ones; 0: all
+        """folder: a BERT encoder, with this head or without, or its name on the hub
+
+        layers: how many of the first layers to keep; 0: all
         """
         from transformers import AutoTokenizer
 
@@ -44,7 +45,7 @@ class Matching:
         self.max_length = max_length
 
     def predict(self, asked: Sequence[tuple[str, str]]) -> list[float]:
-        """Logits of pairs, each alone."""
+        """Logits of pairs, computed one by one."""
         import torch
 
         with torch.no_grad():
@@ -84,7 +85,7 @@ class Matching:
 
 
 def features(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
-    """Pairs as `model`, a Matching or a CrossEncoder, takes them: padded to the longest."""
+    """Pairs in the input format of `model`, a Matching or a CrossEncoder: padded to the longest."""
     questions, memories = [q for q, _ in asked], [m for _, m in asked]
     return model.tokenizer(
         questions, memories, padding=True, truncation="longest_first", max_length=model.max_length, return_tensors="pt"

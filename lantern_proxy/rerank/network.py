@@ -1,12 +1,11 @@
-"""The networks of the light reranker: they learn from features that say little one by one.
+"""The networks of the light reranker: they combine features that say little one by one.
 
-    network = fit(table, gold, groups, start)   listwise, from candidates with known evidence; numpy alone
+    network = fit(table, gold, groups, start)   listwise, from candidates with known evidence; only numpy
     network.scores(table)                       (n,) larger is better
 
-Several networks of one hidden layer learn what to add to an order that there is already, from the same questions, each
-step without some of the features and of the hidden units (dropout, Srivastava et al. 2014). Their mean is what counts:
-questions are few, and one network alone learns what chance had it learn. Trees err on others
-(docs/reranker.md has the figures).
+Several networks with one hidden layer learn a correction of an existing order, from the same questions, with some
+features and hidden units dropped in each step (dropout, Srivastava et al. 2014). Their mean is used: there are few
+questions, and a single network overfits. Trees make other errors (docs/reranker.md has the figures).
 """
 
 from collections.abc import Sequence
@@ -20,28 +19,28 @@ Floats32 = npt.NDArray[np.float32]
 Table = npt.NDArray[np.float32]
 
 MOST = 5.0
-"""Standard deviations beyond which a feature counts no more."""
+"""Features are clipped at this many standard deviations."""
 NETWORKS, HIDDEN = 5, 24
-"""How many there are, and the units of each."""
+"""Number of networks, and hidden units of each."""
 BEST = 100
-"""Candidates of a question that are learned from: the first ones."""
+"""First candidates of a question that are used for training."""
 DROPPED = 0.3
-"""Share of features, and of hidden units, that one step does without."""
+"""Share of features, and of hidden units, dropped in each step."""
 EPOCHS, TOGETHER = 30, 16
-"""Times that each question is seen, and questions of a step."""
+"""Passes over the questions, and questions per step."""
 RATE, WARM_UP, DECAY = 3e-3, 20, 0.3
-"""Of AdamW; steps in which the rate grows; and what share of a weight a step at rate 1 takes away."""
+"""Learning rate of AdamW; warm-up steps; and weight decay at rate 1."""
 FAINT = 0.1
-"""How loud a network is before it learns."""
+"""Scale of the initial output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The mean of networks of one hidden layer over standardised features, written as one."""
+    """The mean of networks with one hidden layer over standardised features, stored as one network."""
 
     mean: Floats32
     spread: Floats32
-    """Both (features,), of what it was trained on; no spread is 0."""
+    """Both (features,), of the training data; no spread is 0."""
     inner: Floats32
     """(features, units)"""
     bias: Floats32
@@ -49,7 +48,7 @@ class Network:
     outer: Floats32
     """(units,)"""
     direct: Floats32
-    """(features,) what they say by themselves."""
+    """(features,) linear weights."""
 
     def scores(self, table: Table) -> Floats:
         """(n,) table: (n, features), no NaN"""
@@ -64,12 +63,14 @@ class Network:
 
 
 def fit(table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], start: Sequence[float]) -> Network:
-    """Cross-entropy between the softmax of a question's scores and its evidence (ListNet, Cao et al. 2007), by AdamW.
+    """Minimise the cross-entropy between the softmax of a question's scores and its evidence (ListNet, Cao et al.
+    2007), by AdamW.
 
-    table: (n, features); gold: (n,) is it evidence?; groups: candidates of each question, best first, their sum is n.
-    Questions without evidence among their candidates teach nothing.
-    start: (features,) what a unit of each counts before anything is learned
-    The same questions give the same network.
+    table: (n, features); gold: (n,) is it evidence?; groups: candidates of each question, best first, n in total.
+    Questions without evidence among their candidates are ignored.
+    start: (features,) initial linear weights
+
+    Deterministic: the same questions give the same network.
     """
     mean = table.mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = table.std(axis=0, dtype=np.float64).astype(np.float32)
@@ -103,14 +104,14 @@ class _Known:
     cells: Floats32
     """(n, features)"""
     before: Floats32
-    """(n,) what is known of them before anything is learned."""
+    """(n,) their initial scores."""
     wanted: Floats
-    """(n,) the same share for each that is evidence; their sum is 1."""
+    """(n,) equal shares for all evidence; the sum is 1."""
 
 
 @dataclass(slots=True)
 class _Weights:
-    """What is learned; its arrays change in place. Unit u is of network u // HIDDEN."""
+    """The trained parameters; the arrays change in place. Unit u belongs to network u // HIDDEN."""
 
     inner: Floats32
     bias: Floats32
@@ -139,7 +140,7 @@ def _learn(weights: _Weights, questions: Sequence[_Known], draw: np.random.Gener
 def _slopes(
     weights: _Weights, some: Sequence[_Known], draw: np.random.Generator
 ) -> tuple[Floats32, Floats32, Floats32, Floats32]:
-    """Of the loss of some questions, summed over the networks, with respect to each part of the weights."""
+    """Gradient of the loss of some questions, summed over the networks, for each part of the weights."""
     sizes = [len(each.wanted) for each in some]
     starts, rows = np.cumsum([0, *sizes[:-1]]), sum(sizes)
     kept = [np.asarray(draw.random(n) >= DROPPED, np.float32) / np.float32(1 - DROPPED) for n in weights.inner.shape]

@@ -20,55 +20,59 @@ from lantern_proxy.rerank.match import PRIOR, Matching, features
 
 RATE, DECAY, BATCH, WARM_UP = 2e-5, 0.01, 8, 100
 SAMPLED = 6
-"""Memories that a model which corrects the first stage sees of a question in one epoch: other ones each time."""
+"""Memories per question and epoch for a model that corrects the first stage; sampled anew in each epoch."""
 TOGETHER = 16
 """Pairs in one forward pass."""
 Arm = Literal["full", "no-text", "other-query", "shuffled", "scalars"]
 ARMS: tuple[Arm, ...] = ("full", "no-text", "other-query", "shuffled", "scalars")
-"""full: as served. no-text: memories are empty. other-query: memories of another question stand there. shuffled: the
-memories' texts are mixed among the ten. scalars: only times are left. Who reads loses the gain in the last four."""
+"""What the model reads in each arm. A model that reads its input gains only in the first.
+
+full: as served. no-text: memories are empty. other-query: with the memories of another question. shuffled: the
+memories' texts are permuted among the ten. scalars: only times are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One question and the memories that were ranked first for it, best first."""
+    """One question and the memories ranked first for it, best first."""
 
     conversation: str
     question: str
     max_pos: float
     memories: tuple[Memory, ...]
     gold: frozenset[int]
-    """Places in `memories` that hold the evidence."""
+    """Indices of `memories` with the evidence."""
     teacher: tuple[float, ...] = ()
-    """Scores of another model, for the optional teacher term of the loss; it never is an input."""
+    """Scores of another model, for the optional teacher term of the loss; never an input."""
     first: tuple[float, ...] = ()
-    """Scores of the first stage, which a model with the matching head corrects; none: it ranks by itself."""
+    """Scores of the first stage, which a model with the matching head corrects; if missing, the model ranks by
+    itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to train. The defaults are the paper's, but for layers and tokens."""
+    """Training settings. The defaults are the paper's, except layers and tokens."""
 
     base: str
     """Folder or name of the model to start from."""
     layers: int = 3
-    """Of the encoder; 0: all. Half of MiniLM's six, so that ten pairs take half the time. Evenly spaced ones of a base
-    that scores pairs already, the first ones else."""
+    """Layers of the encoder to keep; 0: all. Half of MiniLM's six, so that ten pairs take half the time. Evenly spaced
+    ones if the base already scores pairs, else the first ones."""
     tokens: int = 64
-    """Most that is read of a pair; a long memory is cut. The paper has 256; docs/restore.md says what both take."""
+    """Most tokens of a pair; a long memory is cut. The paper uses 256; docs/restore.md has the time of both."""
     rate: float = RATE
     head_rate: float = 1e-3
-    """Of a scoring head that the base does not have and that starts from nothing (rerank/match.py)."""
+    """Learning rate of a new scoring head (rerank/match.py)."""
     seed: int = 7
     epochs: int = 1
     teacher_weight: float = 0.0
-    """Of the teacher term, beside 1 for the labels: cross-entropy with the softmax of the teacher's scores."""
+    """Weight of the teacher term, relative to 1 for the labels: cross-entropy with the softmax of the teacher's
+    scores."""
 
 
 def train(examples: Sequence[Example], settings: Settings, progress: Callable[[int, int], None]) -> Any:
-    """A CrossEncoder trained on `examples`, or a Matching where the base has no scoring head.
+    """A CrossEncoder trained on `examples`, or a Matching if the base has no scoring head.
 
-    progress(done, all) after each step. Raises ValueError without gold, and Stopped where ctrl-C ends it early.
+    progress(done, all) after each step. Raises ValueError without gold, and Stopped on ctrl-C.
     """
     import torch
 
@@ -104,7 +108,7 @@ def train(examples: Sequence[Example], settings: Settings, progress: Callable[[i
 
 
 class Stopped(KeyboardInterrupt):
-    """Training was stopped. model: as far as it was trained"""
+    """Training was interrupted. model: as trained so far"""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -112,7 +116,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def refuse_unknown(model: str, *, teacher: bool = False) -> None:
-    """ValueError when `model` is neither a model's folder nor a name under which one can be had, or cannot teach."""
+    """Raises ValueError if `model` is neither a model's folder nor an available name, or cannot be a teacher."""
     try:
         scores_pairs = _has_head(model)
     except (OSError, ValueError):
@@ -125,7 +129,7 @@ def refuse_unknown(model: str, *, teacher: bool = False) -> None:
 def taught(examples: Sequence[Example], teacher: str, progress: Callable[[int, int], None]) -> list[Example]:
     """The examples with the scores of a cross-encoder, a folder or a name on the hub, for the teacher term of the loss.
 
-    It reads the pairs that the model will read. Raises ValueError where `teacher` scores no pairs.
+    It reads the same pairs as the model. Raises ValueError if `teacher` cannot score pairs.
     """
     from sentence_transformers import CrossEncoder
 
@@ -139,7 +143,7 @@ def taught(examples: Sequence[Example], teacher: str, progress: Callable[[int, i
 
 
 def _base(settings: Settings) -> Any:
-    """The model to begin with. The words' own vectors stay as they are where the head is new: labels are few."""
+    """The model to start from. Word embeddings are frozen if the head is new, since there are few labels."""
     if not _has_head(settings.base):
         made = Matching(settings.base, settings.layers, settings.tokens)
         made.model.config.update({TOKENS: settings.tokens})
@@ -156,7 +160,7 @@ def _base(settings: Settings) -> Any:
 
 
 def _thin(model: Any, layers: int) -> None:
-    """Keep `layers` evenly spaced layers of the encoder, the last among them."""
+    """Keep `layers` evenly spaced layers of the encoder, including the last."""
     import torch
 
     held = model.base_model.encoder.layer
@@ -171,7 +175,7 @@ def _is_local(base: str) -> bool:
 
 
 def _has_head(base: str) -> bool:
-    """Was the base trained to score pairs already?"""
+    """Can the base already score pairs?"""
     from transformers import AutoConfig
 
     known = AutoConfig.from_pretrained(base, local_files_only=_is_local(base))  # nosec B615
@@ -179,7 +183,7 @@ def _has_head(base: str) -> bool:
 
 
 def _groups(model: Any, settings: Settings) -> list[dict[str, Any]]:
-    """Weight decay for matrices, none for biases and norms; a fresh head has its own rate."""
+    """Parameter groups: weight decay for matrices, none for biases and norms; a new head has its own rate."""
     groups: dict[tuple[bool, bool], list[Any]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -191,7 +195,7 @@ def _groups(model: Any, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _sampled(example: Example, rng: random.Random) -> Example:
-    """At most half of SAMPLED golds and others, at random, in their order."""
+    """A random sample of at most SAMPLED / 2 golds and as many others, in their order."""
     gold = sorted(rng.sample(sorted(example.gold), min(len(example.gold), SAMPLED // 2)))
     others = [n for n in range(len(example.memories)) if n not in example.gold]
     kept = sorted([*gold, *rng.sample(others, min(len(others), SAMPLED - len(gold)))])
@@ -231,7 +235,7 @@ def _loss(model: Any, batch: Sequence[Example], teacher_weight: float) -> Any:
 
 
 def _logits(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
-    """(n,) scores with gradients. Pairs of like length run together: beside one long memory all would be padded."""
+    """(n,) scores with gradients. Pairs of similar length run together, to avoid padding all to one long memory."""
     import torch
 
     order = sorted(range(len(asked)), key=lambda i: sum(map(len, asked[i])))
@@ -248,7 +252,7 @@ def _logits(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What reordering did, a value a question: reciprocal rank, hit at 1, and recall at 10, before and after."""
+    """Per question: reciprocal rank, hit at 1, and recall at 10, before and after reordering."""
 
     mrr: tuple[list[float], list[float]]
     hit_at_1: tuple[list[float], list[float]]
@@ -256,7 +260,7 @@ class Outcome:
 
 
 def destroyed(examples: Sequence[Example], arm: Arm, seed: int) -> list[Example]:
-    """The examples with what `arm` takes away. Gold and order stay: only what the model reads changes."""
+    """The examples without what `arm` removes. Gold and order stay: only the model's input changes."""
     rng = random.Random(seed)
     made = []
     for n, each in enumerate(examples):
@@ -279,11 +283,11 @@ def evaluate(
     score: Callable[[str, float, Sequence[Memory]], Sequence[float]],
     prior: float = 0.0,
 ) -> Outcome:
-    """Reorder each example by `score`, and `prior` times that of the first stage.
+    """Reorder each example by `score` plus `prior` times the score of the first stage.
 
-    all_gold: gold memories of each question, those beyond the ten included
+    all_gold: gold memories of each question, including those beyond the ten
 
-    A question whose gold does not stand among its memories counts with reciprocal rank 0 on both sides.
+    A question without gold among its memories counts with reciprocal rank 0 on both sides.
     """
     outcome = Outcome(([], []), ([], []), ([], []))
     for each, wanted in zip(examples, all_gold, strict=True):
@@ -299,7 +303,7 @@ def evaluate(
 
 
 def scorer(model: Any) -> Callable[[str, float, Sequence[Memory]], Sequence[float]]:
-    """Scores by a CrossEncoder in torch: what `evaluate` wants of a model that has just been trained."""
+    """Scores by a CrossEncoder in torch, for `evaluate` right after training."""
     import torch
 
     def score(question: str, max_pos: float, memories: Sequence[Memory]) -> list[float]:
