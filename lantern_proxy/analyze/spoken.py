@@ -1,6 +1,6 @@
 """The words of the person in a user message, without what their client added around or instead of them. Pure.
 
-    spoken("Which gate?\n<environment_details>\ntime: 10:06\n</environment_details>") -> "Which gate?"
+    spoken("Which gate?\\n<environment_details>\\ntime: 10:06\\n</environment_details>") -> "Which gate?"
 
 Agents add the state of the workspace, reminders and the time to every message of their user. Taken as part of a
 question this would outweigh what is asked, and match anything said in the same state. Agents that call tools in plain

@@ -1,1 +1,1 @@
-"""The terminal: `lantern`, a command a module, with click and rich."""
+"""The terminal: `lantern`, one module per command, with click and rich."""

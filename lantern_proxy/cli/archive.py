@@ -1,4 +1,4 @@
-"""The commands that look into an archive and clean it up: sessions, show, search, prune."""
+"""The commands that inspect an archive and clean it up: sessions, show, search, prune."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -99,7 +99,7 @@ def show(
 
 
 def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: int | None) -> None:
-    """What reinforcement knows of the passages of a session."""
+    """The passages of a session with their confidence and success."""
     from lantern_proxy.cli import render
 
     found = [p for p in owner.passages(session=session) if turn in (None, p.turn)]
@@ -222,7 +222,8 @@ def _prune_by(
     rule: "PruneRule", settings: Settings, archive: "Archive", owners: "Sequence[TenantArchive]", *, dry_run: bool,
     yes: bool,
 ) -> None:  # fmt: skip
-    """Remove what `rule` names from each owner's archive, or say what would go (dry_run). yes: without asking"""
+    """Remove the passages of `rule` from each owner's archive, or show what would be removed (dry_run). yes: without
+    asking"""
     now = time.time()
     if dry_run or not yes:
         would = [(owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners]
@@ -248,7 +249,7 @@ def _tell(settings: Settings, reports: "Sequence[tuple[TenantArchive, PruneRepor
 
 
 def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
-    """Remove what the config no longer wants."""
+    """Remove what exceeds the configured retention."""
     from lantern_proxy.archive.retention import leap, retain, would_retain
 
     config = settings.load()
@@ -280,8 +281,8 @@ def _tell_all(settings: Settings, report: "PruneReport", verb: str) -> None:
 
 
 def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
-    """The age in seconds beyond which passages go so that about `keep_mb` are left, or `age_s` where that is more;
-    infinite where no more than `keep_mb` are there."""
+    """The age in seconds beyond which passages are removed, so that about `keep_mb` are left, or `age_s` if that is
+    more; infinite if there are no more than `keep_mb`."""
     import math
 
     from lantern_proxy.archive.retention import cutoff_of_size
@@ -293,7 +294,8 @@ def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
 
 
 def _confirm(path: Path, would: "Iterable[tuple[TenantArchive, PruneReport]]") -> None:
-    """Show what would go and ask for it; click.Abort for a no. Where nothing would go, nobody is asked."""
+    """Show what would be removed and ask for confirmation; click.Abort for a no. If nothing would be removed, it does
+    not ask."""
     some = [(owner, report) for owner, report in would if _removes_some(report)]
     for owner, report in some:
         click.echo(f"{owner.tenant}: {_amount(report)}", err=True)
@@ -314,7 +316,7 @@ def _amount(report: Any) -> str:
 
 
 def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["TenantArchive", Any]:
-    """(whose it is, the session) whose id is `start`, or else the only one whose id begins with it. ClickException."""
+    """(owner, session) whose id is `start`, or the only one whose id begins with it. ClickException."""
     owners = tenants(archive, tenant)
     exact = [(owner, row) for owner in owners if (row := owner.session(start))]
     found = exact or [(o, row) for o in owners for row in o.sessions(limit=-1) if row.id.startswith(start)]
@@ -343,7 +345,7 @@ def _refuse_unknown(
 
 
 def _seconds(option: str, text: str) -> float:
-    """90d -> 7,776,000; a day, 2026-03-01 -> seconds since it began here."""
+    """90d -> 7,776,000; a day such as 2026-03-01 -> seconds since it began, local time."""
     with suppress(ValueError):
         return time.time() - datetime.strptime(text, "%Y-%m-%d").timestamp()
     number, unit = text[:-1], text[-1:]

@@ -1,4 +1,4 @@
-"""Benchmarks of retrieval (locomo, beam, longmemeval, ir): Lantern beside its peers, on data you fetch."""
+"""Benchmarks of retrieval (locomo, beam, longmemeval, ir): Lantern compared with its peers, on data that you fetch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from lantern_proxy.route_types import TYPES, QueryType, query_type
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the options that all of these commands have say."""
+    """The values of the options that all of these commands share."""
 
     pipeline: Sequence[str]
     against: str | None
@@ -34,13 +34,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One collection: how it is read and what is measured on it."""
+    """One collection: how to read it and what to measure."""
 
     name: str
     read: Callable[[Path], list[Conversation]]
     measure: judge.Measure
     shown: Sequence[str]
-    """Metrics of the table and the plot."""
+    """Metrics in the table and the plot."""
 
 
 LOCOMO = Bench(
@@ -55,7 +55,7 @@ IR = Bench("ir", datasets.ir, judge.ir, ("ndcg@10",))
 
 
 def shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that all of these commands have."""
+    """The options that all of these commands share."""
     known = click.Choice(list(FACTORIES))
     options = [
         click.option("--pipeline", type=known, multiple=True, help="What ranks; may be given again. Default: default."),
@@ -200,7 +200,7 @@ def _likeliest(shares: Mapping[str, float]) -> QueryType:
 
 
 def confusion(matrix: Mapping[str, Mapping[str, int]]) -> str:
-    """Markdown: a row a true type, a column what it was taken for."""
+    """Markdown: one row per true type, one column per predicted type."""
     short = {name: name.replace("single-session-", "") for name in matrix}
     lines = ["| is / told | " + " | ".join(short.values()) + " |", "| --- |" + " ---: |" * len(short)]
     for name, row in matrix.items():
@@ -221,7 +221,7 @@ def run(
     *,
     split: bool = False,
 ) -> None:
-    """Measure each pipeline and tell it, one after the other."""
+    """Measure each pipeline and print its figures, one after the other."""
     names = list(dict.fromkeys(choice.pipeline or ["default"]))
     rows: list[dict[str, Any]] = []
     try:
@@ -268,7 +268,7 @@ def _compared(difference: float, low: float, high: float, p: float) -> dict[str,
 
 
 def told(bench: str, name: str, found: judge.Report) -> dict[str, Any]:
-    """One pipeline's figures as JSON has them."""
+    """One pipeline's figures for JSON."""
     return {
         "bench": bench,
         "pipeline": name,
@@ -296,7 +296,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of a tree by dotted name; what is no number is left out."""
+    """The numbers of a tree by dotted name; other values are left out."""
     found: dict[str, float] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
@@ -307,7 +307,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def show(row: Mapping[str, Any]) -> None:
-    """One pipeline's figures for people."""
+    """Print one pipeline's figures for people."""
     ours = {k: v for k, v in row.items() if k not in ("ci", "categories", "against", "n", "ms_per_query")}
     figures = "  ".join(f"{name} {value:.3f}" for name, value in flat(ours).items())
     click.echo(f"{row['pipeline']}: {figures}  n {row['n']}  {row['ms_per_query']:.2f} ms")

@@ -1,4 +1,4 @@
-"""`lantern demo`: play the chat and show, side by side, what a client gets with and without Lantern."""
+"""`lantern demo`: plays the chat and shows, side by side, what a client gets with and without Lantern."""
 
 import json
 import shlex
@@ -25,11 +25,11 @@ from lantern_proxy.turn import Block, Placed
 _DOCUMENTED: dict[str, str] = {name: (shape.__doc__ or "").partition("\n")[0] for name, shape in demo.SHAPES.items()}
 
 _AROUND_CHARS = 140
-"""How much of a restored passage is shown around what it answers."""
+"""Length of the excerpt of a restored passage around the answer."""
 
 
 def run(config: Config, shape: str, words: str, *, dense: bool, keep: Path | None, as_json: bool) -> int:
-    """Play one shape, or all of them, and show it. Returns 0 when every lost detail came back and none leaked."""
+    """Play one shape, or all of them, and show it. Returns 0 if every lost detail was restored and none leaked."""
     script = demo.chat()
     asked: demo.Words = "other" if words == "other" else "literal"
     good = True
@@ -60,7 +60,7 @@ def _play(script: demo.Chat, shape: str, words: demo.Words, config: Config, *, q
 
 @contextmanager
 def _folder(keep: Path | None, shape: str) -> Iterator[Path]:
-    """Where the archive of one play goes: a folder that vanishes, or an empty place in `keep`."""
+    """The folder for the archive of one play: a temporary one, or an empty one in `keep`."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="lantern-demo-") as made:
             yield Path(made)
@@ -73,7 +73,7 @@ def _folder(keep: Path | None, shape: str) -> Iterator[Path]:
 
 
 def _keep_request(archive: Path, script: demo.Chat, shape: str, question: str) -> None:
-    """The first request after the compaction beside its archive, to try on the page what would come back for it."""
+    """Save the first request after the compaction beside its archive, for trying a restore on the page."""
     messages = demo.SHAPES[shape](script.history, script.summary, question)
     body = json.dumps({"model": "scripted-1", "messages": messages}, indent=2)
     archive.with_name("request.json").write_text(body + "\n", "utf-8")
@@ -89,7 +89,7 @@ def _telling(*, quiet: bool) -> Iterator[demo.Tell]:
 
 
 def _blocks(archive: Archive, request: str) -> tuple[Block, ...]:
-    """The blocks that a request brought, whosever it is: the demo has two credentials."""
+    """The blocks of a request, for either of the demo's two credentials."""
     for tenant in archive.tenants():
         if told := archive.of(tenant.id).why(request):
             return told.blocks
@@ -97,7 +97,7 @@ def _blocks(archive: Archive, request: str) -> tuple[Block, ...]:
 
 
 def _tell_json(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> None:
-    """One line a detail, and one for the whole."""
+    """Print one line per detail, and one for the whole."""
     for outcome, brought in zip(story.outcomes, blocks, strict=True):
         passages = [
             {"block": block.restored.kind, "turn": placed.passage.turn, "rank": placed.rank, "score": placed.score}
@@ -115,7 +115,8 @@ def _tell_json(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> None:
 def show(
     out: Console, story: demo.Story, blocks: Sequence[tuple[Block, ...]], kept: Path | None, *, brief: bool
 ) -> None:
-    """Everything for people: what was played, what was compacted, each detail, the totals. brief: the totals alone."""
+    """Print everything for people: what was played, what was compacted, each detail, the totals. brief: the totals
+    alone"""
     if not brief:
         out.print(_opening(story))
         out.print(_answers(story))
@@ -145,7 +146,7 @@ def _opening(story: demo.Story) -> Text:
 
 
 def _answers(story: demo.Story) -> Table:
-    """The six questions, side by side."""
+    """The six questions with both answers, side by side."""
     made = Table(title="The same requests, to the same model", title_justify="left", show_lines=True, expand=True)
     made.add_column("asked for", ratio=4)
     made.add_column("without Lantern", ratio=2)
@@ -173,7 +174,7 @@ def _compaction_block(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) ->
 
 
 def _reasons(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> Table:
-    """For each detail the passage that carries it, and the evidence for it."""
+    """For each detail its passage and the evidence for it."""
     made = Table(title="Why these passages", title_justify="left", expand=True)
     made.add_column("detail", ratio=2)
     made.add_column("passage", ratio=5)

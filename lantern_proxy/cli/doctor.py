@@ -1,4 +1,4 @@
-"""`lantern doctor`: everything that can be wrong on this machine, each with its remedy.
+"""`lantern doctor`: looks for everything that can be wrong on this machine, and tells the remedy.
 
 for found in examine(file, config, offline=False, deep=False): ...
 Diagnosis("bm25", "warn", "the numpy twin serves ...", "install a C compiler ...")
@@ -29,7 +29,7 @@ _CONNECT_S = 3.0
 _NO_V1 = "it ends without /v1: where chat completions get 404, add /v1 to upstream.openai"
 _HEALTH_S = 2.0
 _CLOCK_S = 300.0
-"""So far ahead of the clock the archive's newest turn may be."""
+"""How far ahead of the clock the archive's newest turn may be."""
 
 _REPORT = "a fault in Lantern: look into the proxy's log, and report it"
 REMEDIES = {
@@ -58,12 +58,12 @@ REMEDIES = {
     "archive:slow": "see disk above; where it is always slow, more hold_ms, and synchronous: normal (its default)",
     "archive:unavailable": "see the archive above, and the proxy's log",
 }
-"""Reason of x-lantern-degraded, or the part of it up to its colon -> what helps against it."""
+"""Reason in x-lantern-degraded, or its part before the colon -> the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at. warn: Lantern serves, but less well. bad: it does not do its work."""
+    """One check. warn: Lantern works, but less well. bad: it does not do its work."""
 
     name: str
     state: State
@@ -72,7 +72,7 @@ class Diagnosis:
 
 
 def _told(name: str, state: State, message: object) -> Diagnosis:
-    """What is wrong; and the way out, where the message has one behind its last semicolon."""
+    """(what is wrong, the remedy, which follows the last semicolon of the message, if any)"""
     wrong, _, remedy = str(message).rpartition("; ")
     return Diagnosis(name, state, wrong or remedy, remedy if wrong else "")
 
@@ -94,7 +94,7 @@ def examine(file: Path | None, config: Config, *, offline: bool, deep: bool) -> 
 
 
 def _config(file: Path | None, config: Config) -> Iterator[Diagnosis]:
-    """Where the settings come from, and why `lantern serve` would not begin with them."""
+    """Where the settings come from, and why `lantern serve` would refuse to start with them."""
     yield Diagnosis("config", "ok", str(file) if file else "defaults and environment; no --config was given")
     try:
         check_start(config)
@@ -103,7 +103,7 @@ def _config(file: Path | None, config: Config) -> Iterator[Diagnosis]:
 
 
 def _keys(config: Config) -> Iterator[Diagnosis]:
-    """Who cannot come in. Variables are left out: those of `lantern serve` are not seen from here."""
+    """Which keys cannot be used. Environment variables are not checked: those of `lantern serve` are unknown here."""
     with suppress(KeysError):  # a file that cannot be read is told already
         if nobody := closed_to_all(config):
             yield _told("keys", "bad", nobody)
@@ -112,7 +112,7 @@ def _keys(config: Config) -> Iterator[Diagnosis]:
 
 
 def _sqlite() -> Diagnosis:
-    """Can the SQLite that archive/ uses load sqlite-vec?"""
+    """Can the SQLite used by archive/ load sqlite-vec?"""
     from sqlite_utils import utils
 
     sqlite3: Any = utils.sqlite3  # type: ignore[attr-defined]  # pysqlite3 where it is installed
@@ -165,7 +165,7 @@ def _embedder(config: Config) -> Diagnosis:
 
 
 def _rerankers(config: Config) -> Iterator[Diagnosis]:
-    """The models that are configured, if any."""
+    """The configured models, if any."""
     if config.rerank.light:
         yield _light(config)
     if config.rerank.evidence:
@@ -229,7 +229,7 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
 
 
 def _clock(newest: float) -> Diagnosis:
-    """Was something archived in the future of this clock?"""
+    """Is something archived that is in the future by this clock?"""
     ahead_s = newest - time.time()
     if ahead_s < _CLOCK_S:
         return Diagnosis("clock", "ok", f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}, not before what was archived last")
@@ -241,7 +241,7 @@ def _clock(newest: float) -> Diagnosis:
 
 
 def _there(path: Path) -> Diagnosis:
-    """An archive that can be read; its log stands beside it, so that the folder has to be writable, too."""
+    """A readable archive; its log is in the same folder, so that the folder must be writable, too."""
     if shut := next((str(each) for each in (path.absolute(), path.absolute().parent) if not _writable(each)), ""):
         return Diagnosis("archive", "warn", f"{shut} cannot be written by this user", "give it to whoever serves")
     return Diagnosis("archive", "ok", str(path.absolute()))
@@ -258,7 +258,7 @@ def _to_come(path: Path) -> Diagnosis:
 
 
 def _writable(path: Path) -> bool:
-    """Also false where the file system is read-only."""
+    """False also on a read-only file system."""
     return os.access(path, os.W_OK)
 
 
@@ -271,7 +271,7 @@ def _upstreams(settings: UpstreamConfig) -> Iterator[Diagnosis]:
 
 
 def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
-    """Does a connection come about, TLS included, or one to the proxy that stands between? Nothing is asked."""
+    """Can a connection be opened, including TLS, or one to the proxy in between? No request is sent."""
     from lantern_proxy.upstream import proxy_of, via_httpx
     from lantern_proxy.upstream.dial import UNKNOWN_AUTHORITY, trusting
     from lantern_proxy.upstream.errors import ConnectError
@@ -299,7 +299,7 @@ def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
 
 
 def _trust() -> Iterator[Diagnosis]:
-    """Whose certificates are believed, where the environment says so."""
+    """Which certificate authorities the environment sets."""
     from lantern_proxy.upstream.dial import trusting
     from lantern_proxy.upstream.errors import ConnectError
 
@@ -316,9 +316,9 @@ def _trust() -> Iterator[Diagnosis]:
 
 
 def health(config: Config) -> dict[str, Any] | None:
-    """What the proxy of this archive says of itself, and its `url`; None when none answers.
+    """The health report of this archive's proxy, and its `url`; None if none answers.
 
-    It is asked where it said that it listens (`lantern serve --port`), else at the configured address.
+    It is requested where the proxy announced that it listens (`lantern serve --port`), else at the configured address.
     """
     urls = (process.served_at(config.archive.path), _configured(config))
     return next((told for url in urls if (told := _asked(url, config)) and not _other_archive(told, config)), None)
@@ -331,7 +331,7 @@ def _configured(config: Config) -> str:
 
 
 def _asked(url: str, config: Config) -> dict[str, Any] | None:
-    """What a proxy at `url` says; None when none is there."""
+    """The health report of a proxy at `url`; None if there is none."""
     import httpx
 
     if not url:
@@ -345,13 +345,13 @@ def _asked(url: str, config: Config) -> dict[str, Any] | None:
 
 
 def _other_archive(told: Mapping[str, Any], config: Config) -> str:
-    """The path of the archive that a proxy serves when it is not this one; "" also when it does not say."""
+    """The path of a proxy's archive if it is not this one; "" also if it does not report one."""
     path = (told.get("archive") or {}).get("path") or ""
     return path if path and Path(path).resolve() != config.archive.path.resolve() else ""
 
 
 def _trusted(cert: str) -> "ssl.SSLContext | bool":
-    """Trust for one certificate, under whatever name it was made out to."""
+    """Trust for a single certificate, whatever host name it was issued for."""
     if not Path(cert).is_file():  # none, or a pipe, which would be waited for
         return True
     context = ssl.create_default_context(cafile=cert)
@@ -389,7 +389,7 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
 
 
 def _remedy(reason: str) -> str:
-    """What helps against a reason of x-lantern-degraded; "" where nobody knows, as of one of a newer proxy."""
+    """The remedy for a reason in x-lantern-degraded; "" if unknown, as from a newer proxy."""
     return REMEDIES.get(reason) or REMEDIES.get(reason.partition(":")[0] + ":", "")
 
 

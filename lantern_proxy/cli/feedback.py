@@ -130,7 +130,7 @@ def marks(settings: Settings, tenant: str | None, limit: int) -> None:
 
 
 def _owner(archive: "Archive", tenant: str | None, passage: int) -> "TenantArchive":
-    """Whose the passage is: numbers are unique in an archive."""
+    """The tenant that has the passage: ids are unique in an archive."""
     owner = next((each for each in tenants(archive, tenant) if each.passages_by_id([passage])), None)
     if owner is None:
         raise click.ClickException(f"there is no passage {passage}; `lantern search` and `lantern why` show numbers")

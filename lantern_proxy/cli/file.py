@@ -94,9 +94,9 @@ def recover(settings: Settings, target: Path) -> None:
 
 @contextmanager
 def _private(path: Path) -> Iterator[Any]:
-    """A new text file with mode 0600: an export holds as much as the archive.
+    """A new text file with mode 0600: an export is as confidential as the archive.
 
-    Where writing ends early there is no file: half an export would pass for a whole one.
+    If writing fails the file is removed: half an export could be mistaken for a whole one.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""`lantern forget`: remove something for good, and prove it."""
+"""`lantern forget`: removes something for good, and proves it."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lantern_proxy.config import Config
 
 _NOTICED_S = 0.6
-"""Running proxies look for what was forgotten every quarter of a second."""
+"""Running proxies check for forgotten data every quarter of a second."""
 
 
 @click.command()
@@ -83,7 +83,7 @@ def forget(
 
 
 def _remove(settings: Settings, archive: "Archive", would: Sequence["Receipt"], rule: "ForgetRule") -> None:
-    """Remove what `rule` names from the archive, of the tenants in `would`, and print their receipts."""
+    """Remove what `rule` names from the archives of the tenants in `would`, and print their receipts."""
     import time
 
     if would:
@@ -109,7 +109,7 @@ def _confirm(would: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) 
 
 
 def _would(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:
-    """The receipts of a dry run, of those tenants that have something of what `rule` names."""
+    """The receipts of a dry run, for tenants with data that `rule` names."""
     import time
 
     owners = [each.id for each in archive.tenants() if tenant in (None, each.id)]
@@ -124,7 +124,7 @@ class _Copy:
     path: Path
     would: Sequence["Receipt"] = ()
     is_older: bool = False
-    """It cannot be looked into without bringing it up to date."""
+    """It has an older schema and cannot be searched without migrating it."""
     fault: str = ""
 
     @property
@@ -133,7 +133,7 @@ class _Copy:
 
 
 def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | None) -> _Copy:
-    """What a backup holds of what `rule` names. Nothing is written."""
+    """The data in a backup that `rule` names. Nothing is written."""
     from lantern_proxy.archive import Archive, ArchiveError
     from lantern_proxy.archive.backup import is_partial
     from lantern_proxy.archive.errors import OlderError
@@ -152,7 +152,7 @@ def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | N
 
 
 def _forget_in(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: str | None) -> None:
-    """Remove what `rule` names from a backup, and tell how much that was; a fault is noted in `copy`."""
+    """Remove what `rule` names from a backup and report the amount; an error is stored in `copy`."""
     import time
 
     from lantern_proxy.archive import Archive, ArchiveError
@@ -172,7 +172,7 @@ def _tell_copy(copy: _Copy, verb: str) -> None:
 
 
 def _tell_faults(copies: Sequence[_Copy]) -> None:
-    """A ClickException where there are any: what is to be forgotten may still be in those backups."""
+    """Raises ClickException if there were errors: those backups may still have the data."""
     faults = [copy for copy in copies if copy.fault]
     for copy in faults:
         click.echo(f"{copy.path}: {copy.fault}", err=True)
@@ -184,7 +184,7 @@ def _tell_faults(copies: Sequence[_Copy]) -> None:
 
 
 def backups(config: "Config") -> Iterator[Path]:
-    """The copies of the archive that the config names, as far as they exist, those that are not whole among them."""
+    """The existing copies of the archive named in the config, including incomplete ones."""
     from lantern_proxy.archive.backup import partial
 
     for named in config.archive.backups:
@@ -197,7 +197,7 @@ def backups(config: "Config") -> Iterator[Path]:
 
 
 def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool:
-    """Is nothing here of what is named beside --verify? True where nothing is."""
+    """Is nothing left of what is named along with --verify?"""
     if (rule.session, rule.project, rule.match, tenant) == (None, None, None, None):
         return True
     with settings.open() as archive:
@@ -211,7 +211,7 @@ def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool
 
 
 def _verify(settings: Settings, path: Path) -> bool:
-    """Are all receipts in the file genuine, and is nothing here that they list?"""
+    """Are all receipts in the file genuine, and is nothing that they list left in the archive?"""
     from lantern_proxy.archive import Receipt
 
     fine, lines = True, [line for line in path.read_text("utf-8", "replace").splitlines() if line.strip()]
@@ -231,7 +231,7 @@ def _verify(settings: Settings, path: Path) -> bool:
 
 
 def _tell(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
-    """Print receipts, and say how much was removed: that goes to stderr where stdout gets receipts or JSON."""
+    """Print receipts and the amount removed, which goes to stderr if stdout gets receipts or JSON."""
     machine = verb == "removed" or settings.as_json
     for receipt in receipts:
         if machine:

@@ -1,4 +1,4 @@
-"""What all commands share: common options, opening the archive, and how errors are shown."""
+"""What all commands share: common options, opening the archive, and error messages."""
 
 import json
 import os
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _EXITS = {"ConfigError": 2, "ArchiveError": 1, "ModelError": 1, "OSError": 1}
-"""Errors that are told in one line, and their exit codes. By name, so that telling one imports nothing."""
+"""Errors that are reported in one line, with their exit codes. By name, so that reporting one imports nothing."""
 
 
 class Group(click.Group):
-    """A group whose errors of usage know their command: click's parser leaves it out of some."""
+    """A group whose usage errors name their command, which click's parser omits in some cases."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -39,7 +39,7 @@ class Group(click.Group):
 
 
 class Terminal(Group):
-    """The outermost one: errors are one lower-case line."""
+    """The outermost group: errors are one lower-case line."""
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         with _ended_with_its_reader():
@@ -80,8 +80,8 @@ class Terminal(Group):
 
 @contextmanager
 def _ended_with_its_reader() -> Iterator[None]:
-    """Whose reader is gone, as of `| head`, ends as other programs do: by SIGPIPE, and without a word. Python ignores
-    that signal, and raises this instead, so that what is open is closed first."""
+    """End by SIGPIPE, silently, when the reader is gone, as with `| head`, like other programs do. Python ignores that
+    signal and raises this error instead, so that open files are closed first."""
     try:
         yield
     except BrokenPipeError:
@@ -92,7 +92,7 @@ def _ended_with_its_reader() -> Iterator[None]:
 
 @contextmanager
 def naming(place: Path | str) -> Iterator[None]:
-    """Errors of what is written in this block name `place`: of a full disk the system says no name."""
+    """Errors in this block name `place`: for a full disk the system gives no name."""
     try:
         yield
     except OSError as error:
@@ -101,7 +101,7 @@ def naming(place: Path | str) -> Iterator[None]:
 
 
 def _in_words(error: click.UsageError) -> str:
-    """What is wrong with an argument. Of a number click says "is not a valid integer range", or "0<=x<=65535"."""
+    """What is wrong with an argument. For a number click says "is not a valid integer range", or "0<=x<=65535"."""
     told = error.format_message().rstrip(".")
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
     if isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
@@ -110,7 +110,7 @@ def _in_words(error: click.UsageError) -> str:
 
 
 def _number(kind: click.types.IntParamType | click.types.FloatParamType) -> str:
-    """Which numbers `kind` takes: "a whole number from 0 to 65,535"."""
+    """The numbers that `kind` accepts: "a whole number from 0 to 65,535"."""
     name = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
     low, high = getattr(kind, "min", None), getattr(kind, "max", None)
     above = getattr(kind, "min_open", False)
@@ -122,8 +122,8 @@ def _number(kind: click.types.IntParamType | click.types.FloatParamType) -> str:
 
 
 def _ready_outputs() -> None:
-    """Let what is printed go nowhere when whoever started us closed an output (`>&-`): Python has None for it then.
-    What a terminal that is not UTF-8 has no sign for is shown as \\xe4."""
+    """Discard output if the parent closed an output stream (`>&-`), for which Python has None. Characters that a
+    non-UTF-8 terminal lacks are shown as \\xe4."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -133,7 +133,7 @@ def _ready_outputs() -> None:
 
 
 def _message_of(error: Exception) -> str:
-    """The message of an error; of one from the system the file and what is wrong with it, without the number."""
+    """The message of an error; for a system error the file and the reason, without the number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
     return str(error)
@@ -141,7 +141,7 @@ def _message_of(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What --config, --archive, --archive-key-env and --json of a command say."""
+    """The values of a command's --config, --archive, --archive-key-env and --json."""
 
     config: Path | None
     archive: Path | None
@@ -163,7 +163,7 @@ class Settings:
         return config
 
     def file(self) -> "ArchiveConfig":
-        """Where the archive is, which must exist, and its key."""
+        """The path of the archive, which must exist, and its key."""
         settings = self.load().archive
         if not settings.path.exists():
             raise click.ClickException(
@@ -175,7 +175,7 @@ class Settings:
 
     @contextmanager
     def open(self, *, write: bool = False) -> Iterator["Archive"]:
-        """The archive, which must exist. Only `write` may change it."""
+        """The archive, which must exist. It is read-only unless `write`."""
         from lantern_proxy.archive import Archive
 
         settings = self.file()
@@ -185,12 +185,12 @@ class Settings:
             yield archive
 
     def tell(self, row: Any) -> None:
-        """One JSON line."""
+        """Print one JSON line."""
         click.echo(json.dumps(row, default=plain))
 
 
 def confirm(question: str) -> None:
-    """Go on where the answer is yes; click.Abort for a no. Where nobody can answer, say how to go on without."""
+    """Ask for confirmation; click.Abort for a no. Without a terminal, say which option confirms."""
     try:
         click.confirm(question, abort=True, err=True)
     except click.Abort:
@@ -203,7 +203,7 @@ def confirm(question: str) -> None:
 
 @contextmanager
 def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar for what removes from the archive; how to go on where that is stopped, or leaves something in the log."""
+    """A progress bar for removals; says how to continue if one is interrupted, or leaves something in the log."""
     from lantern_proxy.cli.render import counting
 
     try:
@@ -221,7 +221,7 @@ def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable
 
 
 def end_wiping(archive: "Archive", what: str, *, quiet: bool) -> None:
-    """Do what a run that was stopped has left, which the same command may find nothing more to remove for."""
+    """Complete an interrupted removal, for which the same command may find nothing more to remove."""
     if archive.unwiped:
         with removing(archive, what, quiet=quiet) as advance:
             archive.wipe(advance)
@@ -229,7 +229,7 @@ def end_wiping(archive: "Archive", what: str, *, quiet: bool) -> None:
 
 @contextmanager
 def embedding(config: "Config") -> Iterator["Embedder | None"]:
-    """The configured embedder, started but not waited for; None where it is turned off or not installed."""
+    """The configured embedder, started but not waited for; None if it is disabled or not installed."""
     from lantern_proxy.embed import Embedder, available
 
     if config.embed.enabled == "off" or not available():
@@ -241,7 +241,7 @@ def embedding(config: "Config") -> Iterator["Embedder | None"]:
 
 
 def plain(value: Any) -> Any:
-    """What json does not know: dataclasses, bytes, paths, sets."""
+    """A JSON value for types that json does not support: dataclasses, bytes, paths, sets."""
     from dataclasses import asdict, is_dataclass
 
     if is_dataclass(value) and not isinstance(value, type):
@@ -256,15 +256,15 @@ _EMPTY_OPTION = "it is empty; leave it out, or name one"
 
 
 def _whole(value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-    """`value`, unless it is the empty text. `--project "$PROJECT"` without such a variable is to remove nothing, and
-    `--archive "$ARCHIVE"` not to mean this folder."""
+    """`value`, unless it is empty: `--project "$PROJECT"` with an unset variable must remove nothing, and `--archive
+    "$ARCHIVE"` must not mean the current folder."""
     if value == "":
         raise click.BadParameter(_EMPTY if param is None or param.required else _EMPTY_OPTION, ctx, param)
     return value
 
 
 class Place(click.Path):
-    """A path that is not empty."""
+    """A non-empty path."""
 
     def __init__(self, **rules: Any) -> None:
         super().__init__(path_type=Path, **rules)
@@ -280,9 +280,9 @@ class Place(click.Path):
 
 
 class NewFile(Place):
-    """A file to write. What is wrong with it is told at once, and not when what was to be written is made.
+    """A file to write. Problems with it are reported at once, and not after its contents were computed.
 
-    may_exist: it is written over; else it is refused
+    may_exist: it is overwritten; else it is refused
     """
 
     def __init__(self, *, may_exist: bool = False) -> None:
@@ -301,7 +301,7 @@ class NewFile(Place):
 
 
 class Number(click.FloatRange):
-    """A number within a range: not NaN, which no comparison keeps out."""
+    """A number within a range: not NaN, which passes every comparison."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -311,7 +311,7 @@ class Number(click.FloatRange):
 
 
 class Name(click.types.StringParamType):
-    """Text that is not empty."""
+    """Non-empty text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(_whole(value, param, ctx), param, ctx)
@@ -329,12 +329,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a 
 
 
 def settled(command: Command) -> Command:
-    """Give a command --config, --archive, --archive-key-env and --json, and hand them to it as one Settings."""
+    """Add --config, --archive, --archive-key-env and --json to a command, which gets them as one Settings."""
     return _CONFIG(_ARCHIVE(_ARCHIVE_KEY(_JSON(_taking_settings(command)))))
 
 
 def configured(command: Command) -> Command:
-    """The same for a command that looks into no archive: without --archive."""
+    """The same for a command without an archive: no --archive."""
     return _CONFIG(_JSON(_taking_settings(command)))
 
 
@@ -364,7 +364,7 @@ def limit_option(default: int, what: str) -> Callable[[Command], Command]:
 
 
 def tenants(archive: "Archive", only: str | None) -> list["TenantArchive"]:
-    """What each tenant has, last seen first; one of them when `only` names it."""
+    """The contents of each tenant, last seen first; of a single one if `only` names it."""
     known = [each.id for each in archive.tenants()]
     if only is not None and only not in known:
         raise click.ClickException(f"tenant {only} has nothing in {archive.path}; `lantern status` lists the tenants")

@@ -1,4 +1,4 @@
-"""`lantern import`: archive conversations from other programs' logs, or from an export."""
+"""`lantern import`: archives conversations from other programs' logs, or from an export."""
 
 import json
 import os
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 SOURCES = ("claude-code", "codex", "opencode", "chatgpt", "claude", "jsonl")
 _NAMED = 5
-"""Most tenants that a refusal names."""
+"""Most tenants listed in an error."""
 _PASSED = 3
-"""Most files that are named as passed over."""
+"""Most skipped files that are listed."""
 _TITLE_CHARS = 200
-"""Of titles that are told; as many as there are conversations are held for that."""
+"""Most characters of a printed title; one is kept for each conversation."""
 
 _KEYED = re.compile("t_[0-9a-f]{24}")
-"""A tenant that stands for a client's key."""
+"""The id of a tenant that stands for a client's key."""
 _STRANGERS = (
     "{} had nothing in {} before. Such a name stands for a client's key in one archive alone. If another wrote this "
     "export, no client here gets any of it: export one tenant (`lantern export --tenant`), and import that with "
@@ -100,7 +100,7 @@ def import_(
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Ctrl-C says how to go on."""
+    """On Ctrl-C, say how to continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -134,9 +134,9 @@ def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key
 
 
 def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
-    """The conversations that are there, one file in memory at a time.
+    """The conversations in the files, with one file in memory at a time.
 
-    A ClickException where there is none, or one cannot be read: those before it were given.
+    ClickException if there is none, or if one cannot be read, after those before it were returned.
     """
     from lantern_proxy import logs
 
@@ -171,8 +171,8 @@ def _tell(settings: Settings, log: "Log", count: int, verb: str) -> None:
 def opened(
     config: "Config", tenant: str | None, key_env: str | None, project: str, *, embedder: "Embedder | None" = None
 ) -> "Lantern":
-    """The archive of the one tenant that is meant; a UsageError where it cannot be told, an ArchiveError where nobody
-    has that name."""
+    """The archive of the one tenant that is meant; UsageError if it is ambiguous, ArchiveError if no tenant has that
+    name."""
     from lantern_proxy.memory import Lantern
 
     _one_of(tenant, key_env)
@@ -197,7 +197,7 @@ def _one_of(tenant: str | None, key_env: str | None) -> None:
 
 
 def _key(config: "Config", key_env: str) -> tuple[str, str]:
-    """The credential in that variable, and the tenant that the config names for it, if any."""
+    """The credential in that variable, and the tenant configured for it, if any."""
     from lantern_proxy.config import tenant_named
 
     key = os.environ.get(key_env, "")
@@ -207,7 +207,7 @@ def _key(config: "Config", key_env: str) -> tuple[str, str]:
 
 
 def _is_export(path: Path) -> bool:
-    """Does `lantern export` write such a file? Its first line is a session with its head."""
+    """Was the file written by `lantern export`? Its first line is a session with its head."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -219,8 +219,8 @@ def _is_export(path: Path) -> bool:
 
 
 def _choose(files: Sequence[Path], owners: Sequence[str], *, becomes_one: bool) -> None:
-    """A UsageError where an export has nothing of one of the `owners`, where several would become one unasked, or where
-    two who become one have a session of the same name: it would be one session then."""
+    """UsageError if an export has nothing of one of the `owners`, if several would be merged without being asked for,
+    or if two merged ones have a session of the same name, which would become a single session."""
     if not owners and not becomes_one:
         return
     whose: dict[str, str] = {}
@@ -244,7 +244,7 @@ def _choose(files: Sequence[Path], owners: Sequence[str], *, becomes_one: bool) 
 
 
 def _sessions(file: Path) -> dict[str, list[str]]:
-    """Tenant -> the ids of its sessions, for all whom an export holds."""
+    """Tenant -> ids of its sessions, for all tenants of an export."""
     found: dict[str, list[str]] = {}
     for row in _rows(file):
         ids = found.setdefault(_owner(row), [])
@@ -260,8 +260,8 @@ def _owner(row: dict[str, Any]) -> str:
 def _take_in(
     settings: Settings, file: Path, tenant: str | None, key_env: str | None, owners: Sequence[str]
 ) -> None:  # fmt: skip
-    """Archive what the export holds, of all or of the `owners`, for the tenant that is meant or those that it names;
-    tell how much that was."""
+    """Archive the export, of all or of the `owners`, for the given tenant or for those that it names; report how much
+    it was."""
     import time
 
     from lantern_proxy.archive import Archive, ArchiveError, transfer
@@ -301,7 +301,7 @@ def _take_in(
 
 
 def _counted(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-    """`rows`; behind each, `advance` is called with 1."""
+    """`rows`; `advance` is called with 1 after each."""
     for row in rows:
         yield row
         advance(1)

@@ -118,13 +118,14 @@ def _shown(key: "ProxyKey") -> dict[str, object]:
 
 
 def _variable(text: str) -> tuple[str, str]:
-    """openai=VAR -> ("openai", "env:VAR"); VAR is for any upstream."""
+    """openai=VAR -> ("openai", "env:VAR"); a plain VAR is for any upstream."""
     provider, equals, variable = text.rpartition("=")
     return (provider if equals else "any"), f"env:{variable}"
 
 
 def _file(text: str) -> tuple[str, str]:
-    """The same of a file, which may have a = in its name; wherever `lantern serve` is started, it is this one."""
+    """The same for a file, whose name may contain a =; made absolute, since `lantern serve` may start in another
+    folder."""
     from lantern_proxy.access_keys import PROVIDERS
 
     provider, equals, path = text.partition("=")

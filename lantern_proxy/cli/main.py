@@ -38,7 +38,7 @@ _ELSEWHERE = {
     "tune": "tune.command",
     "why": "why.why",
 }
-"""Command -> where it is in this package, imported when it is asked for."""
+"""Command -> its module and function in this package, imported on demand."""
 
 GROUPS = {
     "Begin": {
@@ -79,11 +79,11 @@ GROUPS = {
         "train": "Train a reranker on your own conversations.",
     },
 }
-"""The commands as `lantern --help` lists them: group -> command -> what it does, short enough for a narrow terminal."""
+"""The commands as listed by `lantern --help`: group -> command -> a description that fits a narrow terminal."""
 
 
 class Commands(Terminal):
-    """Those that are defined here, and those from elsewhere."""
+    """The commands defined here, and those in other modules."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,11 +125,11 @@ def cli() -> None:
 
 
 _OWN = ("bm25", "judged", "proxy", "restore", "serve", "start")
-"""Benches with a module of their own."""
+"""Benches in a module of their own."""
 
 
 class Bench(Group):
-    """Measurements, each imported when it is asked for."""
+    """Benchmarks, each imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*_OWN, "beam", "cascade", "ir", "locomo", "longmemeval", "routes"])
@@ -158,7 +158,7 @@ def bench() -> None:
 
 
 class Train(Group):
-    """Models to learn, imported when one is asked for."""
+    """Trainable models, each imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return ["evidence-reranker", "reranker"]

@@ -61,7 +61,7 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
 
 
 def _serve(server: Any, port: int) -> None:
-    """Serve by HTTP until a signal; one line when the port cannot be had."""
+    """Serve by HTTP until a signal; a one-line error if the port is not available."""
     import uvicorn
 
     host = "127.0.0.1"
@@ -171,5 +171,5 @@ def _passage(passage: "Passage") -> dict[str, Any]:
 
 
 def _said(text: str) -> str:
-    """`text` as JSON in UTF-8 can hold it: half a surrogate pair, which some clients send, cannot stand there."""
+    """`text` as valid UTF-8 JSON: it may contain half a surrogate pair, which some clients send."""
     return text.encode("utf-8", "replace").decode()

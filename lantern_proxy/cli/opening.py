@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("lantern.serve")
 
 _WAIT_S = 30.0
-"""For the archive to be open."""
+"""Longest wait for the archive to be open."""
 
 
 def open_in_background(app: "App") -> None:
-    """Open the large indexes of a server that starts. A request that comes meanwhile waits for none of it."""
+    """Open the large indexes of a starting server. Requests do not wait for it."""
     threading.Thread(target=_open, args=(app,), name="lantern-ahead", daemon=True).start()
 
 
@@ -34,8 +34,8 @@ def _open(app: "App") -> None:
 
 
 def _restorer(app: "App") -> "Restorer | None":
-    """The restorer, once there is one; None when nothing is archived that it could restore, when there is none in time,
-    or it cannot open ahead."""
+    """The restorer, once there is one; None if nothing restorable is archived, if it takes too long, or if it cannot
+    open ahead."""
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
         proxy = getattr(app.state, "proxy", None)

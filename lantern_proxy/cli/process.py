@@ -1,4 +1,4 @@
-"""Sets up the process of `lantern serve` for low latency and little memory."""
+"""Configures the process of `lantern serve` for low latency and little memory."""
 
 import contextlib
 import errno
@@ -18,15 +18,15 @@ import click
 log = logging.getLogger("lantern.serve")
 
 _FILES, _FEW_FILES = 65_536, 1_024
-"""How many files and connections a server asks for, each stream being two, and how few are worth telling."""
+"""How many open files and connections a server requests, where each stream needs two, and below how many it warns."""
 _SWITCH_S = 0.0005
-"""A stream waits no longer than this for a thread that cuts passages; Python's own value is ten times as much."""
+"""Longest wait of a stream for a thread that cuts passages; Python's default is ten times as much."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """As in malloc.h of glibc."""
 
 
 def before_imports() -> None:
-    """Make ready for importing much: no garbage collection, and nothing that serving does not need. Call it first."""
+    """Prepare for many imports: no garbage collection, and no modules that serving does not need. Call it first."""
     gc.disable()  # until all is imported: nothing of it is garbage
     sys.setswitchinterval(_SWITCH_S)
     with _hidden("numpy", "pandas"), contextlib.suppress(ImportError):  # imported for values that are none of ours
@@ -38,14 +38,15 @@ def before_imports() -> None:
 
 
 def after_imports() -> None:
-    """Collect garbage again, but not among what is here now: hardly any of it is garbage, and it stays."""
+    """Enable garbage collection again, except for the objects that exist now: hardly any of them is garbage."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
 def raise_limits() -> None:
-    """Let as many connections be open as this user may have; the usual limit is made for a terminal. POSIX only."""
+    """Raise the limit of open connections to what this user may have; the default is meant for a terminal. POSIX
+    only."""
     try:
         import resource
     except ImportError:
@@ -63,9 +64,9 @@ def raise_limits() -> None:
 
 
 def listen(host: str, port: int, port_option: str) -> socket.socket:
-    """A listening socket, which processes that are started inherit; one line when the address cannot be had.
+    """A listening socket, inherited by child processes; a one-line error if the address is not available.
 
-    port: 0 lets the system choose one; port_option: where another can be named
+    port: 0 lets the system choose one; port_option: the option that the error suggests
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -80,7 +81,7 @@ def listen(host: str, port: int, port_option: str) -> socket.socket:
 
 
 def on_hangup(stop: Callable[[], object]) -> None:
-    """Call `stop` when the terminal is closed (SIGHUP), unless that is ignored, as nohup has it."""
+    """Call `stop` when the terminal is closed (SIGHUP), unless the signal is ignored, as under nohup."""
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) is signal.SIG_DFL:
         signal.signal(hangup, lambda *_: stop())
@@ -88,11 +89,13 @@ def on_hangup(stop: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def claimed(archive: Path, url: str) -> Iterator[None]:
-    """Tell when another server has this archive, too, and let the next one know of us. POSIX only.
+    """Warn if another server uses this archive, too, and let later ones know of this one. POSIX only.
 
-    url: where this one is to be asked, for `served_at`
-    Each knows of its own requests at once, but of another's only what it once read (proxy/tenants.py): a loss whose
-    history went to the other would not be seen. To go on is right all the same: most clients keep to one of them.
+    url: where this server can be reached, for `served_at`
+
+    Each server knows its own requests at once, but of another's only what it read before (proxy/tenants.py): a loss
+    whose history went to the other would not be detected. Continuing is right all the same: most clients stay with one
+    of them.
     """
     place = _claim(archive)
     try:
@@ -123,7 +126,7 @@ def claimed(archive: Path, url: str) -> Iterator[None]:
 
 
 def served_at(archive: Path) -> str:
-    """Where the server of this archive said it is to be asked, "" when none did. One that was killed left that, too."""
+    """The URL that the server of this archive announced, "" if there is none. A killed server leaves it behind."""
     try:
         _, url, *_ = _claim(archive).read_text("utf-8").splitlines()
     except (OSError, ValueError):
@@ -137,7 +140,7 @@ def _claim(archive: Path) -> Path:
 
 @contextlib.contextmanager
 def _hidden(*packages: str) -> Iterator[None]:
-    """Let an import find none of these; others find them afterwards."""
+    """Make imports of these modules fail; later ones work again."""
     hidden = [package for package in packages if package not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
@@ -148,7 +151,7 @@ def _hidden(*packages: str) -> Iterator[None]:
 
 
 def _leave_out(module: str, *names: str) -> None:
-    """Let a package's own import of one of its modules find empty names."""
+    """Replace one of a package's own modules by an empty one."""
     package = module.partition(".")[0]
     if package not in sys.modules:
         stub = sys.modules.setdefault(module, ModuleType(module))
@@ -157,7 +160,7 @@ def _leave_out(module: str, *names: str) -> None:
 
 
 def _set_malloc() -> None:
-    """Bodies of a megabyte come from the heap: to map and unmap each costs more than to read it. glibc only."""
+    """Allocate bodies of a megabyte on the heap: mapping and unmapping each costs more than reading it. glibc only."""
     if not sys.platform.startswith("linux"):
         return
     with contextlib.suppress(ImportError, OSError, AttributeError):

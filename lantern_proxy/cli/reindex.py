@@ -1,4 +1,4 @@
-"""`lantern reindex`: rebuild terms and lexical indexes, and compute missing vectors."""
+"""`lantern reindex`: rebuilds terms and lexical indexes, and computes missing vectors."""
 
 from typing import Any
 
@@ -15,14 +15,15 @@ from lantern_proxy.restore.scopes import large_scopes, make_snapshot
 from lantern_proxy.restore.vectors import embed_some
 
 _AT_ONCE = 64
-"""Passages between two commits: about 2 s of work, so that stopping loses little."""
+"""Passages per commit: about 2 s of work, so that stopping loses little."""
 
 
 def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict[str, Any]:
     """Rebuild the full-text index, the terms of passages that an older release archived and the snapshots of large BM25
-    indexes, then embed all passages that wait.
+    indexes, then embed all passages without vectors.
 
-    vectors: forget the vectors that are there first, and fail rather than leave them away
+    vectors: drop the existing vectors first, and fail if none can be computed
+
     Raises ModelError and ArchiveError.
     """
     analysed = _index_words(archive, quiet=quiet)
@@ -42,7 +43,7 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
 
 
 def _index_words(archive: Archive, *, quiet: bool) -> int:
-    """How many passages got other terms."""
+    """Number of passages with changed terms."""
     try:
         with counting("indexing words", quiet=quiet) as advance:
             archive.rebuild_fts(advance)
@@ -54,7 +55,7 @@ def _index_words(archive: Archive, *, quiet: bool) -> int:
 
 
 def make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:
-    """Make the snapshots of all large tenants or projects anew; how many there are now. Raises OSError."""
+    """Rebuild the snapshots of all large tenants or projects; their number. Raises OSError."""
     if archive.encrypted:  # nothing is kept in the clear beside it
         return 0
     drop_snapshots(archive.path)
@@ -64,7 +65,7 @@ def make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:
 
 
 def _lacking(archive: Archive, config: Config) -> str:
-    """Why there can be no vectors, or ""."""
+    """Why vectors cannot be computed, or ""."""
     if not archive.vectors:
         return f"{'; '.join(archive.degraded)}; pip install pysqlite3 sqlite-vec"
     if config.embed.enabled == "off":
@@ -73,7 +74,7 @@ def _lacking(archive: Archive, config: Config) -> str:
 
 
 def _embed_all(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> int:
-    """How many passages got a vector."""
+    """Number of newly embedded passages."""
     done = 0
     with Embedder.of(config.embed) as embedder, counting("embedding passages", quiet=quiet) as advance:
         embedder.start()

@@ -1,4 +1,4 @@
-"""What the commands print for people. Archived text is foreign: control characters are shown, never sent."""
+"""The commands' output for people. Archived text is untrusted: control characters are shown, never sent."""
 
 import sys
 import time
@@ -29,7 +29,7 @@ _MEANS = {
     "window": "the client dropped",
     "cleared": "the client emptied",
 }
-"""Event of a compaction -> what was done to the messages that it took."""
+"""Event of a compaction -> what it did to the messages."""
 _STATES = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
@@ -39,18 +39,18 @@ class _Console(Console):
 
 
 def console(*, err: bool = False) -> Console:
-    """A console that leaves the words alone; 100 columns where there is no terminal to ask."""
+    """A console without highlighting; 100 columns without a terminal."""
     stream = sys.stderr if err else sys.stdout
     return _Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
 
 
 def asked(query: str) -> str:
-    """A request's question without what its client wrote around it, where anything is left then."""
+    """A request's question without what its client added, unless nothing would be left."""
     return spoken(query).strip() or query
 
 
 def clean(text: str) -> str:
-    """`text` with nothing in it that a terminal would obey or could not print."""
+    """`text` without anything that a terminal would interpret or could not print."""
     return text.translate(_CONTROLS).encode("utf-8", "replace").decode()
 
 
@@ -74,7 +74,7 @@ def counted(count: int, word: str) -> str:
 
 
 def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
-    """A table whose first column, the id that people copy or grep for, is never folded; a date only at its space."""
+    """A table whose first column, the id that people copy or grep for, is never wrapped; a date only at its space."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in columns:
         justify: JustifyMethod = "right" if column in numbers else "left"
@@ -84,7 +84,7 @@ def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
 
 
 def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
-    """Print sessions, each with its tenant: of several tenants one table each, under its name."""
+    """Print sessions with their tenants: one table per tenant, under its name, if there are several."""
     owners = list(dict.fromkeys(owner for owner, _ in rows))
     for owner in owners:
         made = table("session", "last seen", "api", "messages", "passages", "title", numbers=("messages", "passages"))
@@ -99,7 +99,7 @@ def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
 
 
 def passages(found: Sequence["Passage"]) -> None:
-    """A table of passages, with what their use has taught about them."""
+    """A table of passages, with their confidence and success."""
     made = table(
         "id", "turn", "speaker", "confidence", "success", "restored", "last", "text",
         numbers=("id", "turn", "confidence", "success", "restored"),
@@ -114,7 +114,7 @@ def passages(found: Sequence["Passage"]) -> None:
 
 
 def message(filed: "Filed", called: Mapping[str, str]) -> None:
-    """called: id of a call -> what it calls, which a result may not say itself"""
+    """called: id of a call -> the tool it calls, which a result may not name itself"""
     out = console()
     marks = [mark for mark, is_so in (("side call", filed.side), ("broke off", filed.partial)) if is_so]
     head = f"turn {filed.turn}  {filed.message.role}  {when(filed.created_at)}  {', '.join(marks)}".rstrip()
@@ -136,7 +136,7 @@ def hit(found: "Hit") -> None:
 
 
 def judged(passage: "Passage") -> None:
-    """A passage as it stands after a person said something of it."""
+    """Print a passage after a person's verdict."""
     state = ", ".join(filter(None, (passage.verdict, "pinned" if passage.pinned else ""))) or "no mark"
     line = Text(f"passage {passage.id}: {state}", style="bold")
     line.append(f"  confidence {passage.confidence:.2f}, success {passage.success:.2f}", style="default")
@@ -170,9 +170,9 @@ def diagnosis(finding: "Diagnosis") -> None:
 
 
 def timeline(messages: Sequence["Filed"], requests: Sequence["RequestRow"], *, brief: bool) -> None:
-    """Messages in their order, and between them the requests that lost or restored something.
+    """Messages in order, and between them the requests that lost or restored something.
 
-    brief: one line a message, side calls left out
+    brief: one line per message, without side calls
     """
     marks = deque(sorted((r for r in requests if r.event in _MEANS or r.restored), key=lambda r: r.at))
     shown = set[str]()
@@ -196,7 +196,7 @@ def _brief(filed: "Filed") -> None:
 
 
 def _mark(request: "RequestRow", shown: set[str]) -> None:
-    """One line for a loss; one for a restore, unless the same blocks only rode along."""
+    """One line for a loss; one for a restore, unless the same blocks were only replayed."""
     out = console()
     if request.event in _MEANS:
         what = f"{_MEANS[request.event]} {request.gone:,} messages ({request.lost:,} bytes)"
@@ -215,7 +215,7 @@ def _mark(request: "RequestRow", shown: set[str]) -> None:
 
 @contextmanager
 def counting(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, where that is a terminal; the block gets a function that moves it on."""
+    """A progress bar on stderr if that is a terminal; the block gets a function that advances it."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -231,7 +231,7 @@ def counting(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
 
 @contextmanager
 def reaching(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """The same for work that tells how far it is, and of how much."""
+    """The same for work that reports its position and its total."""
     with counting(what, quiet=quiet) as advance:
         reached = 0
 

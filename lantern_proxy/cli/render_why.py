@@ -1,4 +1,4 @@
-"""What `lantern why` prints: each restored passage with its evidence, and what was left out in its favour."""
+"""The output of `lantern why`: each restored passage with its evidence, and what was left out."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ _BLOCKS = {"loss": "what the compaction lost", "question": "what the question ne
 
 
 def why(told: "Why") -> None:
-    """Print what was restored into a request of the past, and why."""
+    """Print what was restored into a past request, and why."""
     out, request = console(), told.request
     head = f"request {request.id}  {when(request.at)}  {request.event}  {request.model}"
     out.print(Text(clean(head), style="bold"), soft_wrap=True)
@@ -58,7 +58,7 @@ def _lacks(gone: int) -> str:
 
 
 def _blocks(found: Sequence["Restored"], passed: Sequence["PassedOver"], used: Mapping[int, Any]) -> None:
-    """Each block and what was left out of it; then what was left out of a block that was not made."""
+    """Print each block and what was left out of it; then what was left out of a block that was not made."""
     taken = {one.passage.id for restored in found for one in restored.placed}
     for kind in _BLOCKS:
         placed = [restored for restored in found if restored.kind == kind]
@@ -71,7 +71,7 @@ def _blocks(found: Sequence["Restored"], passed: Sequence["PassedOver"], used: M
 
 
 Places = Mapping[tuple[int, str], int]
-"""(passage, signal) -> its place in that signal among all that are told, from 1."""
+"""(passage, signal) -> its rank in that signal among all shown passages, from 1."""
 
 
 def _places(told: Iterable["Placed | PassedOver"]) -> Places:
@@ -86,7 +86,7 @@ def _places(told: Iterable["Placed | PassedOver"]) -> Places:
 def _block(
     restored: "Restored", left_out: Sequence["PassedOver"], used: Mapping[int, Any], places: Places
 ) -> None:  # fmt: skip
-    """A block with its passages and the evidence for each. used: passage -> what became of it"""
+    """Print a block with its passages and their evidence. used: passage -> what became of it"""
     out = console()
     head = (
         f"\n{restored.kind} block: {_BLOCKS[restored.kind]}; {len(restored.placed)} of {restored.considered} passages"
@@ -110,7 +110,7 @@ def _block(
 def _left_out(
     kind: str, passed: Sequence["PassedOver"], places: Places, taken: Set[int], *, alone: bool
 ) -> None:  # fmt: skip
-    """taken: what one of the blocks holds"""
+    """taken: the passages in one of the blocks"""
     out = console()
     head = f"no {kind} block; the best that it could have held" if alone else f"left out of the {kind} block, the best"
     out.print(Text(f"\n{head}", style="bold cyan"))

@@ -1,4 +1,4 @@
-"""`lantern serve`: listen, say where, and run uvicorn until a signal; or several workers that do (cli/workers.py)."""
+"""`lantern serve`: listens, prints the address, and runs uvicorn until a signal; or starts workers (cli/workers.py)."""
 
 import json
 import logging
@@ -68,7 +68,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
 
 
 def check_start(config: Config) -> None:
-    """ConfigError or KeysError when serving cannot begin with these settings on this machine."""
+    """ConfigError or KeysError if serving cannot start with these settings on this machine."""
     refuse_open_access(config)
     Keyring(keys_file(config))  # of several workers each would end of it, again and again
     _check_tls(config.server)
@@ -82,10 +82,11 @@ def run(
     config: Config, listener: socket.socket, *, banner: Callable[[], None] | None = None,
     place: "WorkerPlace | None" = None, inner: socket.socket | None = None, link: "Connection | None" = None,
 ) -> None:  # fmt: skip
-    """Serve in this process until a signal. Raises what kept the app from starting.
+    """Serve in this process until a signal. Raises the error that kept the app from starting.
 
     place, inner: which worker this is, and where it listens for the others
-    link:         is told when it serves; ends the serving, too, when its other end is closed
+
+    link:         is notified once it serves; serving also ends when its other end is closed
     """
     process.before_imports()
 
@@ -143,9 +144,9 @@ def _await_stop(link: "Connection", serving: "uvicorn.Server") -> None:
 
 
 def _server(settings: "uvicorn.Config", inner: socket.socket | None, link: "Connection | None") -> "uvicorn.Server":
-    """A server that lets open pages go when it is told to stop: their event streams would hold it up.
+    """A server that disconnects open pages when it is stopped: their event streams would delay it.
 
-    inner: other workers ask there, without TLS, until this one has nothing left to do
+    inner: where other workers connect, without TLS, until this one has finished its work
     """
     import asyncio
 
@@ -172,7 +173,7 @@ def _server(settings: "uvicorn.Config", inner: socket.socket | None, link: "Conn
 
 
 def _check_tls(server: ServerConfig) -> None:
-    """ConfigError unless certificate and key, if there are any, can be used."""
+    """ConfigError unless certificate and key, if configured, can be used."""
     for name, file in (("server.tls_cert", server.tls_cert), ("server.tls_key", server.tls_key)):
         try:
             if file and Path(file).exists() and not Path(file).is_file():  # a pipe would be waited for
@@ -195,7 +196,7 @@ def _check_tls(server: ServerConfig) -> None:
 
 
 def _refuse_itself(config: Config, address: str) -> None:
-    """ConfigError where an upstream is this very server: a request would go round until no connection is left.
+    """ConfigError if an upstream is this very server: a request would loop until no connection is left.
 
     address: where it listens, in one family of addresses: on :: not at 127.0.0.1
     """
@@ -215,7 +216,7 @@ def _refuse_itself(config: Config, address: str) -> None:
 
 
 def _warn_of_rerankers(config: Config) -> None:
-    """They are used when a question is first asked; who misspelt a name should hear of it now."""
+    """Rerankers are loaded at the first question; warn about a misspelt name now."""
     light, evidence = config.rerank.light, config.rerank.evidence
     told = "rerank.%s is %s, and there is no such %s; questions keep the usual order"
     if light not in ("", "shipped") and not Path(light).expanduser().is_file():
@@ -228,13 +229,14 @@ def _warn_of_rerankers(config: Config) -> None:
 
 
 def _warn_of_keys(config: Config) -> None:
-    """Whose requests are refused until what their keys are mapped to is there. The banner says where that is all."""
+    """Warn about keys whose requests are refused until what they are mapped to exists. The banner says if none
+    works."""
     for told in closed_to_some(config, ("env", "file")):
         log.warning("%s; until then it lets nobody in", told)
 
 
 def _check_trust(config: Config) -> None:
-    """ConfigError when an upstream speaks TLS, and nobody can be trusted since a variable names what is not there."""
+    """ConfigError if an upstream uses TLS and a variable names certificates that do not exist."""
     routes = (route.url for route in config.upstream.routes)
     urls = (config.upstream.openai, config.upstream.anthropic, *routes)
     if not os.environ.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"} or not any(u.startswith("https:") for u in urls):
@@ -250,7 +252,7 @@ def _check_trust(config: Config) -> None:
 
 
 def _url(config: Config, listener: socket.socket) -> str:
-    """Where this machine reaches it."""
+    """The URL for clients on this machine."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     scheme = "https" if config.server.tls_cert else "http"
@@ -258,7 +260,7 @@ def _url(config: Config, listener: socket.socket) -> str:
 
 
 def _banner(config: Config, url: str, *, as_json: bool) -> None:
-    """Where it listens and what to paste. In the backlog a connection waits for the first moment of serving."""
+    """Print the address and what to paste. A connection waits in the backlog for the first moment of serving."""
     archive = config.archive.path.absolute()
     if as_json:
         click.echo(json.dumps({"url": url, "archive": str(archive), "embedder": _embedder(config)}))
@@ -284,7 +286,7 @@ def _open_to(config: Config) -> str:
 
 
 def _locked(config: Config) -> str:
-    """A line where keys are asked for and nobody has one."""
+    """A line for the case that keys are required and nobody has one."""
     told = "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"
     return told if closed_to_all(config) else ""
 
@@ -304,7 +306,7 @@ def _embedder(config: Config) -> str:
 
 
 def log_to_stderr(config: Config) -> None:
-    """What Lantern tells, from the level on that is set. Of other packages warnings only: some log what they send."""
+    """Log Lantern's messages from the configured level on. Of other packages only warnings: some log what they send."""
     level = config.log.level.upper()
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if config.log.json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -315,7 +317,7 @@ def log_to_stderr(config: Config) -> None:
 
 
 def _in_our_words(record: logging.LogRecord) -> bool:
-    """Is it to be told? Not that the start failed, since the command ends with the reason."""
+    """Should the record be logged? Not a failed start, since the command ends with its reason."""
     if str(record.msg).startswith("Cancel %s running task"):
         record.msg = "answers that went on for server.drain_s after the stop are cut off, and archived so far: %s"
         return record.args != (0,)
@@ -323,7 +325,7 @@ def _in_our_words(record: logging.LogRecord) -> bool:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a record: time (Unix seconds), level, name, message, and error when there is a traceback."""
+    """One JSON object per record: time (Unix seconds), level, name, message, and error if there is a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         row: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`lantern status`: what is archived, for whom, what was done in the last day, and whether a proxy runs."""
+"""`lantern status`: what is archived, for whom, what happened in the last day, and whether a proxy runs."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _DONE = ("requests", "losses", "restores")
 
 
 def run(settings: Settings, *, watch: bool) -> None:
-    """Print the status once, or again and again until Ctrl-C: in place on a terminal, else one below the other."""
+    """Print the status once, or repeatedly until Ctrl-C: in place on a terminal, else one below the other."""
     out = console()
     try:
         if watch and out.is_terminal and not settings.as_json:
@@ -62,7 +62,7 @@ def _gather(settings: Settings) -> dict[str, Any]:
 
 
 def _day(archive: "Archive") -> dict[str, dict[str, Any]]:
-    """tenant -> what happened to its requests in the last 24 hours."""
+    """tenant -> events of its requests in the last 24 hours."""
     now = time.time()
     found = {}
     for tenant in archive.tenants():

@@ -73,7 +73,7 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
 
 
 def _helps(told: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Is the first good hit higher, by more than chance?"""
+    """Is the first good hit ranked higher, by more than chance?"""
     return bool(told["mrr"]["ci"][0] > 0)
 
 
@@ -92,8 +92,8 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 def read_all(paths: Sequence[Path]) -> "list[Conversation]":
-    """The conversations of all files. ValueError when one is there twice, under whatever names: it would be learned
-    from and measured on."""
+    """The conversations of all files. ValueError if one occurs twice, under any name: it would be in both training and
+    test data."""
     found = [conversation for path in paths for conversation in read(path)]
     names: dict[object, str] = {}
     for each in found:
@@ -110,7 +110,7 @@ def read_all(paths: Sequence[Path]) -> "list[Conversation]":
 
 
 def read(path: Path) -> "list[Conversation]":
-    """Whatever of the known collections `path` is. DataError says where it breaks, and what else is read."""
+    """The known collection at `path`. DataError says where reading fails, and which formats are supported."""
     from lantern_proxy.bench.datasets import DataError
 
     try:
@@ -244,7 +244,7 @@ COMMANDS: Mapping[str, click.Command] = {"evidence-reranker": evidence_reranker,
 def _split(
     all_of_them: "list[Conversation]", held_out: int, seed: int
 ) -> "tuple[list[Conversation], list[Conversation]]":
-    """(to learn from, to measure on): whole conversations, so that no text is in both. Raises ValueError."""
+    """(training, test): whole conversations, so that no text is in both. Raises ValueError."""
     import random
 
     if len(all_of_them) <= held_out:
@@ -259,7 +259,7 @@ def _split(
 
 
 def _gains(found: "Outcome") -> dict[str, Any]:
-    """Metric -> its mean before and after the reranker, and what is sure of the difference."""
+    """Metric -> its mean before and after the reranker, and the confidence interval of the difference."""
     import numpy as np
 
     from lantern_proxy.bench.pipelines_light import compared

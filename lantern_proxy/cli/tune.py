@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lantern_proxy.tune_label import Label
 
 _PLACES = 5
-"""So many questions that are left out are named."""
+"""Most skipped questions that are listed."""
 
 
 @click.command("tune")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lantern_proxy.turn import Preview
 
 _WARM_S = 30.0
-"""Most seconds to wait for the embedder: a person waits, no client."""
+"""Most seconds to wait for the embedder: a person is waiting, not a client."""
 
 
 @click.command()
@@ -66,7 +66,7 @@ def why(
 
 
 def newest_restored(owners: list["TenantArchive"], project: str | None) -> str:
-    """The newest request, of a project if one is named, that brought a block of its own."""
+    """The newest request, of a project if one is named, with a block of its own."""
     latest = [found for owner in owners if (found := owner.last_restored(project))]
     if not latest:
         whose = f" of {owners[0].tenant}" if len(owners) == 1 else ""
@@ -76,9 +76,9 @@ def newest_restored(owners: list["TenantArchive"], project: str | None) -> str:
 
 
 def _dry_run(settings: Settings, body: bytes, tenant: str | None, project: str, session: str | None) -> "Preview":
-    """What `body`, the JSON of a request of any of the three protocols, would get through the proxy's own code.
+    """What `body`, the JSON of a request in any of the three protocols, would get, by the proxy's own code.
 
-    project: where the session that it belongs to is looked for; a `session` that is named has its own
+    project: where its session is searched; a named `session` has its own
     """
     import asyncio
 
@@ -98,7 +98,7 @@ def _dry_run(settings: Settings, body: bytes, tenant: str | None, project: str, 
 
 
 def _meant(found: "list[Preview]") -> "Preview":
-    """The one whose session it continues; of several the one that lacks most of it, and that is said."""
+    """The session that the request continues; of several the one of which it lacks most, which is reported."""
     fitting = sorted((told for told in found if told.session), key=lambda told: -told.gone)
     if len(fitting) > 1:
         others = ", ".join(told.tenant for told in fitting[1:])

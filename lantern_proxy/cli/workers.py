@@ -1,7 +1,7 @@
-"""`lantern serve --workers 4`: a parent that starts workers, restarts those that die, and stops them.
+"""`lantern serve --workers 4`: a parent process that starts workers, restarts those that die, and stops them.
 
-All workers accept on one listener. Each has another one on loopback, where the others hand it what is its own
-(app_workers.py). The parent holds them all open and accepts nothing: what arrives while a worker is away waits there.
+All workers accept on one listener. Each has another one on loopback, where the others forward what belongs to it
+(app_workers.py). The parent holds all of them open and accepts nothing: connections to a restarting worker wait there.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from lantern_proxy.config.check import ConfigError
 log = logging.getLogger("lantern.serve")
 
 _PATIENCE = 5
-"""So often in a row a worker may end before it serves; then there is no use in it."""
+"""How often in a row a worker may end before it serves, until the parent gives up."""
 _LATEST_S = 5.0
-"""Most seconds before a worker is started again."""
+"""Longest delay in seconds before a worker is restarted."""
 _LONGER_S = 15.0
-"""Seconds beyond server.drain_s in which a worker writes what waits; then it is killed."""
+"""Seconds after server.drain_s in which a worker writes what is pending; then it is killed."""
 
 
 @dataclass(slots=True)
@@ -40,13 +40,13 @@ class _Worker:
     inner: socket.socket
     process: SpawnProcess
     link: Connection
-    """It says something here when it serves, and stops when this end is closed."""
+    """The worker writes here once it serves, and stops when this end is closed."""
     failures: int
     """How often in a row it ended before it served."""
 
 
 def supervise(config: Config, listener: socket.socket, banner: Callable[[], None]) -> None:
-    """Serve by `server.workers` processes until SIGINT or SIGTERM."""
+    """Serve with `server.workers` processes until SIGINT or SIGTERM."""
     inner = [socket.create_server(("127.0.0.1", 0), backlog=2048) for _ in range(config.server.workers)]
     ports, secret = tuple(each.getsockname()[1] for each in inner), secrets.token_hex(16)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -88,7 +88,7 @@ def _work(config: Config, listener: socket.socket, inner: socket.socket, place: 
 
 
 def _watch(workers: list[_Worker], start: Callable[[int, int], _Worker]) -> None:
-    """Start every worker again that ends. ClickException when one does nothing but end."""
+    """Restart every worker that ends. ClickException if one keeps failing."""
     while True:
         wait([worker.process.sentinel for worker in workers])
         for at, worker in enumerate(workers):
@@ -108,7 +108,7 @@ def _watch(workers: list[_Worker], start: Callable[[int, int], _Worker]) -> None
 
 
 def _said(link: Connection) -> bool:
-    """Did a worker that is gone say that it serves?"""
+    """Did a worker that has ended report that it served?"""
     try:
         return bool(link.recv_bytes())
     except EOFError:
@@ -120,7 +120,8 @@ def _how(code: int) -> str:
 
 
 def _end(workers: list[_Worker], within_s: float) -> None:
-    """Let all drain and write at once; also when the parent dies, since then its end of each pipe is closed, too."""
+    """Let all workers drain and write at the same time; also if the parent dies, since that closes its end of each
+    pipe."""
     until = time.monotonic() + within_s
     for worker in workers:
         worker.link.close()
