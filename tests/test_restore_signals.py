@@ -95,7 +95,7 @@ class Found:
     def __init__(self, best: list[float]) -> None:
         self.best = np.array([best])
 
-    def late(self, *_: object) -> Matches:
+    def compare_words(self, *_: object) -> Matches:
         return Matches(self.best, np.ones(1), ("word",))
 
 

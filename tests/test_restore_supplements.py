@@ -1,4 +1,4 @@
-"""What stands beside a passage of a question block: what came of it, its answer, its question; and nothing that has
+"""What is added to a passage of a question block: later updates, its answer, its question; and nothing that has
 little to do with the question."""
 
 from dataclasses import replace
@@ -319,8 +319,8 @@ def test_what_has_the_words_of_an_older_value_and_another_value_came_of_it(tmp_p
         write(archive, filed([(old, "Noted."), *OTHERS[:14], (later, "All set."), *OTHERS[14:]]))
         restorer = Restorer(archive, Config(embed=LEXICAL), None)
         with restorer._scope(ask()) as scope:
-            beside = Supplements(restorer._source, scope, Present("Nothing."), {}, ask(), Contexts(scope))
-            found = [scope.passages[row].flat for row in beside.came_of(0, old)]
+            supplements = Supplements(restorer._source, scope, Present("Nothing."), {}, ask(), Contexts(scope))
+            found = [scope.passages[row].flat for row in supplements.updates_of(0, old)]
     assert found == [later] * is_of_it
 
 

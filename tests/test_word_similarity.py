@@ -195,7 +195,7 @@ class _Vectors(Dense):
     def begin(self, *_: object, **__: object) -> bool:
         return True
 
-    def look(self, scope: Scope, *_: object) -> Meaning:
+    def compare(self, scope: Scope, *_: object) -> Meaning:
         return Meaning(np.ones(len(scope)), None)
 
 
