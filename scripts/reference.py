@@ -232,10 +232,11 @@ def _subject(name: str) -> str:
 _RESTORING = """From a request that lacks something to the block that gives it back. `restorer.py` leads.
 
 A loss block: `loss.py` reads the richest passages of the scope (`richest.py`, `scope.py`) sentence by sentence
-(`lines.py`, `salience.py`), makes parts of them (`parts.py`) and chooses (`cover.py`); then comes what goes in with
-those (`companions.py`), and what fills the room (`filling.py`). A question block: `question.py` reads the question,
-`signals.py` ranks all passages, `answer.py` chooses (`candidates.py`, `weak.py`, `named_items.py`), with what they are
-worth (`offers.py`) and what has to go in with them (`supplements.py`, `updates.py`). `block.py` renders both."""
+(`lines.py`, `headings.py`, `salience.py`), makes parts of them (`parts.py`) and selects (`cover.py`); then it adds
+what those need (`companions.py`), and fills the room that is left (`filling.py`). A question block: `question.py`
+parses the question, `signals.py` ranks all passages, `answer.py` selects (`candidates.py`, `weak.py`,
+`named_items.py`), with what they are worth (`offers.py`) and what has to be added to them (`supplements.py`,
+`updates.py`). `block.py` renders both."""
 
 SUBJECTS = (
     ("The record and the protocols", "turn wire", "What everything else speaks of, and how it is read and written."),

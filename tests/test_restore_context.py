@@ -12,7 +12,8 @@ from test_restore_supplements import OTHERS
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.restore.context import Contexts
-from lantern_proxy.restore.lines import headings, lines
+from lantern_proxy.restore.headings import headings
+from lantern_proxy.restore.lines import lines
 from lantern_proxy.restore.passages import SMALL
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage

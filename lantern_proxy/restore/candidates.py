@@ -11,16 +11,8 @@ from lantern_proxy.analyze import ends_asking
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.lines import (
-    FILLER,
-    Line,
-    headings,
-    headings_above,
-    lost_lines,
-    needed_headings,
-    tables,
-    without_age_stamp,
-)
+from lantern_proxy.restore.headings import headings, headings_above, needed_headings, tables
+from lantern_proxy.restore.lines import FILLER, Line, lost_lines, without_age_stamp
 from lantern_proxy.restore.parts import Candidate, Part
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present

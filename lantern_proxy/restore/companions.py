@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lantern_proxy.restore.candidates import text_of
 from lantern_proxy.restore.cover import Chosen, Cost, Room
-from lantern_proxy.restore.lines import needed_headings
+from lantern_proxy.restore.headings import needed_headings
 from lantern_proxy.restore.parts import Candidate, Part, unscored_part
 from lantern_proxy.restore.supplements import Supplements
 
@@ -31,26 +31,27 @@ class Companions:
         add least for their size."""
         kept = [*chosen]
         while True:
-            came = [row for each in kept for row in self._updates_of(each.part) if row in self.at]
-            news = self._going_with(kept, came)
-            over = -Room(room, cost, [*news, *kept]).chars
+            updates = [row for each in kept for row in self._updates_of(each.part) if row in self.at]
+            companions = self._going_with(kept, updates)
+            over = -Room(room, cost, [*companions, *kept]).chars
             if over <= 0 or not kept:
-                return [*news, *kept]
-            needed = {self.at[row] for row in came}
+                return [*companions, *kept]
+            needed = {self.at[row] for row in updates}
             kept.sort(key=lambda each: (each.part.candidate not in needed, -each.gain / cost(each.part, frozenset())))
             while kept and over > 0:
                 over -= cost(kept.pop().part, frozenset())
 
-    def _going_with(self, kept: Sequence[Chosen], came: Sequence[int]) -> list[Chosen]:
-        """The companions of `kept`, and its updates at the rows `came` with theirs."""
-        told = {(each.part.candidate, i) for each in kept for i in each.part.lines}
-        short = dict.fromkeys([*came, *(self.candidates[c].row for c, _ in sorted(told))])
-        more = [self._part(row, None, told) for row in came]
+    def _going_with(self, kept: Sequence[Chosen], updates: Sequence[int]) -> list[Chosen]:
+        """The companions of `kept` and of its updates at the rows `updates`, these included."""
+        in_block = {(each.part.candidate, i) for each in kept for i in each.part.lines}
+        short = dict.fromkeys([*updates, *(self.candidates[c].row for c, _ in sorted(in_block))])
+        more = [self._part(row, None, in_block) for row in updates]
         shown = [each for row in short if not self.supplements.ask.late() for each in self.supplements.context_of(row)]
         self._add_candidates([row for row, _ in shown])
-        more += [self._part(row, lines, told) for row, lines in shown]
+        more += [self._part(row, lines, in_block) for row, lines in shown]
         more += [
-            self._part(self.candidates[c].row, self._headings_above(c, i), told, held=True) for c, i in sorted(told)
+            self._part(self.candidates[c].row, self._headings_above(c, i), in_block, held=True)
+            for c, i in sorted(in_block)
         ]
         return [Chosen(part, 0.0) for part in more if part]
 
@@ -61,9 +62,9 @@ class Companions:
             seen = part.speaker == "user" and not self.supplements.ask.late()
             candidate = self.candidates[part.candidate]
             row, text = candidate.row, text_of(candidate, part.lines)
-            came = self.supplements.updates_of(row, text) if seen else []
+            updates = self.supplements.updates_of(row, text) if seen else []
             later = [self.later[part.candidate, i] for i in part.lines if (part.candidate, i) in self.later]
-            self.update_rows[known] = [*dict.fromkeys([*later, *came])]
+            self.update_rows[known] = [*dict.fromkeys([*later, *updates])]
         return self.update_rows[known]
 
     def _headings_above(self, c: int, i: int) -> list[int]:
@@ -81,12 +82,12 @@ class Companions:
             self.candidates.append(candidate)
 
     def _part(
-        self, row: int, lines: Sequence[int] | None, told: set[tuple[int, int]], *, held: bool = False
+        self, row: int, lines: Sequence[int] | None, in_block: set[tuple[int, int]], *, held: bool = False
     ) -> Part | None:
-        """A part of those `lines` (None: all) of the passage at `row` that are not in `told` yet; None if there are
+        """A part of those `lines` (None: all) of the passage at `row` that are not in the block yet; None if there are
         none.
 
-        told: (candidate, line) of everything in the block; this part is added to it
+        in_block: (candidate, line) of everything in the block; this part is added to it
         held: include lines that the request has
         """
         if row not in self.at:
@@ -94,6 +95,6 @@ class Companions:
         c = self.at[row]
         lost, passage = self.candidates[c].lost, self.candidates[c].passage
         some = sorted(lines or ()) if held else [i for i in lost if lines is None or i in lines]
-        rest = tuple(i for i in some if (c, i) not in told)
-        told.update((c, i) for i in rest)
+        rest = tuple(i for i in some if (c, i) not in in_block)
+        in_block.update((c, i) for i in rest)
         return unscored_part(c, rest, passage) if rest else None

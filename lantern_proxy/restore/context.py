@@ -96,15 +96,15 @@ class Contexts:
             self._assistant_rows(self._scope.at(place - 1)[-1:]),
             self._assistant_rows(self._scope.at(place + 1)[:1]),
         )
-        found = [said for r in before if (said := self._closing_question(r))]
-        again = [said for r in after if (said := self._restatement(r, own))]
-        if len(_words(found)) < LEAST_WORDS:
-            found += again
-        if not found:
-            found = [said for r in before if (said := self._last_statement(r))]
-        words = _words(found) | _words(again)
+        context_lines = [said for r in before if (said := self._closing_question(r))]
+        restated = [said for r in after if (said := self._restatement(r, own))]
+        if len(_words(context_lines)) < LEAST_WORDS:
+            context_lines += restated
+        if not context_lines:
+            context_lines = [said for r in before if (said := self._last_statement(r))]
+        words = _words(context_lines) | _words(restated)
         needs = words - own and not is_self_contained(own) and not is_rule(passage.text)
-        return Context(own, words, tuple((each.row, (each.line,)) for each in found) if needs else ())
+        return Context(own, words, tuple((each.row, (each.line,)) for each in context_lines) if needs else ())
 
     def read_around(self, rows: Iterable[int]) -> None:
         """Read what `of` needs for each of `rows` at once: a tenth of the cost of reading one by one."""

@@ -141,12 +141,12 @@ def complete_messages(
         candidate, first = candidates[c], some[0]
         if first.speaker != "user" or len(candidate.passage.text) > GROUP_CHARS["user"]:
             continue
-        told = {i for part in some for i in part.lines}
+        chosen_lines = {i for part in some for i in part.lines}
         lines = candidate.lines
         rest = [
             i
             for i in candidate.lost
-            if i not in told and lines[i].sort not in EXCLUDED_SORTS and not is_filler(lines[i], first.speaker)
+            if i not in chosen_lines and lines[i].sort not in EXCLUDED_SORTS and not is_filler(lines[i], first.speaker)
         ]
         part = unscored_part(c, rest, candidate.passage)
         if rest and room.put(part):
@@ -160,7 +160,7 @@ def _greedy(
 ) -> list[Chosen]:  # fmt: skip
     """Lazy greedy: since gains only fall, a part whose previous density still beats all others is the best."""
     best: dict[str, float] = {}
-    told = set[str]()
+    user_terms = set[str]()
     """Terms of the chosen parts that users said."""
     left = dict(shares)
     heap = [(-part.total / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
@@ -179,7 +179,7 @@ def _greedy(
             continue
         gain = marginal_gain(part, best)
         if is_negligible(part, gain) or (
-            is_echo(part, told if part.said_to_agent else best, least=echo)
+            is_echo(part, user_terms if part.said_to_agent else best, least=echo)
             and (not part.said_to_assistant or is_echo_of_one(part, (each.part for each in chosen), least=echo))
         ):
             continue
@@ -195,5 +195,5 @@ def _greedy(
         for key, each in part.worth.items():
             best[key] = max(best.get(key, 0.0), each)
         if part.speaker == "user":
-            told.update(part.worth)
+            user_terms.update(part.worth)
     return chosen

@@ -56,21 +56,21 @@ class Line:
 def lines(passage: Passage) -> tuple[Line, ...]:
     """The sentences of a passage. Costs about 100 us for 300 characters, so cache them."""
     found = []
-    alike = _rows(passage.text)
+    row_templates = _rows(passage.text)
     spans = sentences(passage.text)
     texts = [passage.text[start:end] for start, end in spans]
     lays_down = passage.speaker == "user" and may_lay_down(passage.text)
-    told = _STEMS.facts(texts)
-    coded = code_among(texts, told)
-    printed = _printed(passage, spans, coded)
-    each = zip(spans, texts, told, _keys_of(passage, spans), coded, printed, strict=True)
-    for (start, end), text, facts, keys, code, again in each:
+    all_facts = _STEMS.facts(texts)
+    code_lines = code_among(texts, all_facts)
+    printed = _printed(passage, spans, code_lines)
+    parsed = zip(spans, texts, all_facts, _keys_of(passage, spans), code_lines, printed, strict=True)
+    for (start, end), text, facts, keys, is_code, is_printed in parsed:
         value = salience(text, facts, passage.speaker, specific=bool(keys))
-        if alike and sum(_template(row) in alike for row in text.splitlines()) * 2 >= text.count("\n") + 1:
+        if row_templates and _is_mostly_rows(text, row_templates):
             value *= _TABLE_ROW.get(passage.speaker, 0.1)
-        sort: Sort = "code" if code else (laid_down(text) if lays_down else None) or "plain"
-        sort = "printed" if again else "greeting" if sort == "plain" and greets(text) else sort
-        value *= _WORTH.get("code" if code else sort, 1.0)
+        sort: Sort = "code" if is_code else (laid_down(text) if lays_down else None) or "plain"
+        sort = "printed" if is_printed else "greeting" if sort == "plain" and greets(text) else sort
+        value *= _WORTH.get("code" if is_code else sort, 1.0)
         if passage.speaker == "assistant" and _ANNOUNCES.match(text):
             value = min(value, 0.05)
         flags, flat = facts.flags, " ".join(text.split())
@@ -121,102 +121,6 @@ def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[s
     return [*map(tuple, found)]
 
 
-_CELLS = re.compile(r"\s*\|\s*|\t+| {2,}|[,;](?! )")
-_MAY_BE_CELLS = re.compile(r"[|\t]|  |[,;](?! )")
-_LEAST_ROWS = 2
-
-
-def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
-    """The tables in a passage, each as its line numbers with the header first: adjacent lines with the same number of
-    cells, separated by bars, tabs, wide gaps, or commas without a space. Horizontal rules do not count as lines."""
-    found: list[list[int]] = []
-    if not _MAY_BE_CELLS.search(passage.text):
-        return []
-    before, end = 0, 0
-    for i, line in enumerate(of):
-        text = passage.text[line.start : line.end]
-        if not _WORD.search(text):
-            continue
-        cells = 0 if "\n" in text else len(_CELLS.split(text.strip().strip("|").strip()))
-        ruled = _WORD.search(passage.text, end, line.start) is None
-        if cells > 1 and cells == before and ruled:
-            found[-1].append(i)
-        elif cells > 1:
-            found.append([i])
-        before, end = cells, line.end
-    return [tuple(each) for each in found if len(each) > _LEAST_ROWS]
-
-
-_OPENS = (":", "{", "[", "(", "\uff1a")
-"""Endings of a line that introduces the lines below it."""
-_SECTION = re.compile(r"\[\[?[A-Za-z_][\w .\"':/-]*\]?\]$", re.M)
-"""A line that opens a section of a configuration file: `[server.tls]`, `[[job]]`."""
-_ITEM = r"[ \t]*(?:[-*+\u2022]|\d+[.)])(?:[ \t]|$)"
-_MAY_HEAD = re.compile(rf"[:{{(\[\uff1a][*_ ]*\n|^#|^{_SECTION.pattern}|^{_ITEM}.*\n[ \t]", re.M)
-_LIST = re.compile(rf"{_ITEM}|[ \t]*(?:>[ \t]|\|[ \t|])")
-_IS_ITEM = re.compile(_ITEM)
-HEAD_CHARS = 120
-"""Most characters of a heading."""
-
-
-def headings(passage: Passage, of: Sequence[Line]) -> list[int]:
-    """For each line the index of its heading, the line above that says what it belongs to; -1 if there is none.
-
-    Headings are "Week 2:" above its items, the key of an object, a document heading, `[server]` above its settings, "-
-    Tomas" above indented lines, and in a record without a name, such as `[[job]]`, its first line. They are recognised
-    by indentation, list marks, colons and brackets.
-    """
-    text, found, open_ = passage.text, list[int](), list[tuple[int, int]]()
-    record: int | None = None
-    if not _MAY_HEAD.search(text):
-        return [-1] * len(of)
-    for i, line in enumerate(of):
-        start = text.rfind("\n", 0, line.start) + 1
-        first = not text[start : line.start].strip()  # else it goes on in a line that began before
-        own = text[start : line.end]
-        mark = _LIST.match(own)
-        depth = len(own) - len(own.lstrip()) + 2 + (1 if mark else 0)
-        headed = own.startswith("#") or (own.startswith("[") and _SECTION.match(own) is not None)
-        depth = own.find(" ") - 8 if own.startswith("#") else -1 if headed else depth
-        if first:
-            while open_ and open_[-1][1] >= depth:
-                open_.pop()
-            if depth == 2:  # a paragraph of its own: what it stands under are headings
-                open_ = [each for each in open_ if each[1] < 0]
-        found.append(next((at for at, over in reversed(open_) if over < depth), -1) if open_ else -1)
-        heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or headed
-        if (heads_others or (mark and first and _IS_ITEM.match(own))) and len(line.flat) <= HEAD_CHARS:
-            open_.append((i, depth))
-        elif record is not None:
-            open_.append((i, record))
-        is_record = (
-            own.startswith("[[")
-            or own.strip() == "-"
-            or (found[-1] >= 0 and heads_others and not _WORD.search(line.flat))
-        )
-        record = depth if is_record else None
-    return found
-
-
-def headings_above(i: int, of: Sequence[int]) -> list[int]:
-    """The headings of line `i`, the nearest first. of: see headings()"""
-    found = list[int]()
-    while of[i] >= 0:
-        i = of[i]
-        found.append(i)
-    return found
-
-
-def needed_headings(passage: Passage, of: Sequence[Line]) -> list[list[int]]:
-    """For each line what a reader needs above it: its headings, the nearest first, and its table's header."""
-    over = headings(passage, of)
-    found = [headings_above(i, over) for i in range(len(of))]
-    for header, *below in tables(passage, of):
-        for row in below:
-            found[row].append(header)
-    return found
-
-
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+(?:[ _'-]+[^\W\d]+)*"), re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 _MAY_BE_ROW = re.compile(r"[#\d].*[#\d]|\|.*\|")
 _MANY_ROWS = 4
@@ -234,6 +138,11 @@ def _rows(text: str) -> frozenset[str]:
     rows = [row for row in text.splitlines() if _MAY_BE_ROW.search(row)] if text.count("\n") >= _MANY_ROWS - 1 else ()
     counts = Counter(map(_template, rows)) if len(rows) >= _MANY_ROWS else Counter()
     return frozenset(t for t, n in counts.items() if n >= _MANY_ROWS and (t.count("#") >= 2 or t.count("|") >= 2))
+
+
+def _is_mostly_rows(text: str, templates: frozenset[str]) -> bool:
+    """Are at least half of the text's lines rows with one of these templates?"""
+    return sum(_template(row) in templates for row in text.splitlines()) * 2 >= text.count("\n") + 1
 
 
 _DECIDED, _CHANGED, _WHEN, _FIRST, _YOU, _PEOPLE = 8, 16, 32, 64, 128, 256

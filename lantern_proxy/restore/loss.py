@@ -55,37 +55,37 @@ def pick_lost(source: Source, scope: Scope, present: Present, room: int, ask: As
 
     After the deadline it selects from what was read by then. The caller holds the lock of `scope`.
     """
-    candidates, chosen, n_looked_at = _chosen(source, scope, present, room, ask)
+    candidates, chosen, n_checked = _chosen(source, scope, present, room, ask)
     taken: dict[int, list[Chosen]] = {}
     for each in chosen:
         taken.setdefault(each.part.candidate, []).append(each)
     choices = [choice_of(candidates, [each.part for each in some]) for some in taken.values()]
     totals = {candidates[c].passage.id: sum(each.gain for each in some) for c, some in taken.items()}
     signals = {id_: {"salience": total} for id_, total in totals.items()}
-    return Picked("loss", choices, totals, signals, considered=n_looked_at)
+    return Picked("loss", choices, totals, signals, considered=n_checked)
 
 
 def _chosen(
     source: Source, scope: Scope, present: Present, room: int, ask: Ask
 ) -> tuple[list[Candidate], list[Chosen], int]:
     """(candidates, the parts chosen for the block, number of passages checked)"""
-    soon = _hurried(ask)
-    rows, n_looked_at = _pool(source, scope, present, soon)
+    gathering = _gathering_ask(ask)
+    rows, n_checked = _pool(source, scope, present, gathering)
     contexts = Contexts(scope)
-    found = _candidates(source, scope, rows, present, soon)
-    people = is_group_chat([candidate.passage for candidate in found])
-    found = found if people else _in_context(found, contexts, soon)
-    candidates, later = without_superseded(found, _hurried(ask))
+    gathered = _candidates(source, scope, rows, present, gathering)
+    people = is_group_chat([candidate.passage for candidate in gathered])
+    gathered = gathered if people else _with_context(gathered, contexts, gathering)
+    candidates, later = without_superseded(gathered, _gathering_ask(ask))
     cost = _cost_of(candidates, ask.session)
     chosen = _cover(source, scope, candidates, present, cost, room, ask, people=people)
     if not people:
-        soon = _hurried(ask)
-        supplements = Supplements(source, scope, present, {}, soon, contexts)
+        gathering = _gathering_ask(ask)
+        supplements = Supplements(source, scope, present, {}, gathering, contexts)
         later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
         at = {candidate.row: c for c, candidate in enumerate(candidates)}
         chosen = Companions(candidates, supplements, at, later_rows).add_to(chosen, cost, room)
     filling = fill_room(candidates, chosen, Room(room, cost, chosen), present, scope, ask)
-    return candidates, filling, n_looked_at
+    return candidates, filling, n_checked
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
@@ -94,35 +94,35 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
     Pinned passages come first, then the richest, until their text is POOL_TIMES the budget.
     """
     kept: list[int] = []
-    left, n_looked_at = POOL_TIMES * ask.budget_chars, 0
+    left, n_checked = POOL_TIMES * ask.budget_chars, 0
     for rows in _batches(scope, source.archive.of(ask.tenant).pinned(ask.session), ask.deadline):
         scope.passages.read(rows)
         for row, read, reason in check_presence(scope, rows, present, ask):
-            n_looked_at += 1
+            n_checked += 1
             if reason:
                 ask.passed.add(read.passage, reason)
                 continue
             left -= len(read.passage.text)
             if left < 0:
-                return kept, n_looked_at
+                return kept, n_checked
             kept.append(row)
         if ask.late():
             break
-    return kept, n_looked_at
+    return kept, n_checked
 
 
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """The passages at `rows` as candidates, in that order, as many as there is time to read."""
     scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
     summary = flattened(ask.summary)
-    told: list[tuple[int, ReadPassage]] = []
+    readable: list[tuple[int, ReadPassage]] = []
     for n, row in enumerate(rows):
         if n and ask.late():
             break
         read = scope.passages[row]
         if read.lines and not (summary and _is_summary_prompt(summary, scope, row)):
-            told.append((row, read))
-    found = [_without_rows_of_before(scope, candidate) for candidate in candidates_of(told, present, ask)]
+            readable.append((row, read))
+    found = [_without_continued_rows(scope, candidate) for candidate in candidates_of(readable, present, ask)]
     return source.still_allowed(
         ask, [each._replace(surroundings=surroundings_of(scope, each.row)) for each in found if each.lost]
     )
@@ -134,27 +134,27 @@ def _is_summary_prompt(summary: str, scope: Scope, row: int) -> bool:
 
     An answer that is merely quoted in the summary proves nothing: then the message before it is the user's own.
     """
-    told, answered = scope.passages[row].passage, 0
-    if told.speaker != "user" or not SUMMED_UP.search(told.text) or NUMBER.search(told.text):
+    prompt, answered = scope.passages[row].passage, 0
+    if prompt.speaker != "user" or not SUMMED_UP.search(prompt.text) or NUMBER.search(prompt.text):
         return False
     for at in range(row + 1, len(scope)):
         piece = scope.passages[at]
         answer = piece.passage
-        if (answer.session, answer.speaker) != (told.session, "assistant") or piece.flat not in summary:
+        if (answer.session, answer.speaker) != (prompt.session, "assistant") or piece.flat not in summary:
             break
         answered += len(piece.flat)
     return answered >= max(LEAST_SUMMARY, len(summary) // 2)
 
 
-def _without_rows_of_before(scope: Scope, candidate: Candidate) -> Candidate:
+def _without_continued_rows(scope: Scope, candidate: Candidate) -> Candidate:
     """`candidate` without table rows that continue the previous passage of the same tool result: this passage alone
     does not show that they are rows."""
     passage = candidate.passage
     if passage.speaker != "tool" or not passage.part:
         return candidate
-    said = [i for i in candidate.lost if candidate.lines[i].sort != "printed"]
+    not_printed = [i for i in candidate.lost if candidate.lines[i].sort != "printed"]
     before = scope.passages[candidate.row - 1].passage if candidate.row else passage
-    if not said or before.message != passage.message:
+    if not not_printed or before.message != passage.message:
         return candidate
     is_row = rows_after(passage, candidate.lines, before.text)
     return candidate._replace(lost=tuple(i for i in candidate.lost if not is_row[i]))
@@ -165,18 +165,24 @@ def _cover(
     *, people: bool,
 ) -> list[Chosen]:  # fmt: skip
     """Select the parts for the block, with relaxed filters if nothing is selected otherwise."""
-    near = frozenset(terms(ask.summary))
+    summary_terms = frozenset(terms(ask.summary))
     prior = [
         (0.75 + 0.5 * c.passage.confidence)
         * (PINNED if c.passage.pinned else 1.0)
-        * (1 + 0.1 * overlap(near, frozenset().union(*[line.words for line in c.lines])) if near else 1.0)
+        * (
+            1 + 0.1 * overlap(summary_terms, frozenset().union(*[line.words for line in c.lines]))
+            if summary_terms
+            else 1.0
+        )
         for c in candidates
     ]
-    soon, idf = _hurried(ask), scope.rarities.__getitem__
+    gathering, idf = _gathering_ask(ask), scope.rarities.__getitem__
     offered, chosen = list[Part](), list[Chosen]()
     # where nothing fits whole, what says most of it; where nothing else was lost, what was printed is all there is
     for excluded, whole in ((EXCLUDED_SORTS, True), (EXCLUDED_SORTS, False), (EXCLUDED_SORTS - {"printed"}, True)):
-        offered = parts_of(candidates, present, idf, prior, soon.late, people=people, excluded=excluded, whole=whole)
+        offered = parts_of(
+            candidates, present, idf, prior, gathering.late, people=people, excluded=excluded, whole=whole
+        )
         chosen = cover(
             offered,
             cost,
@@ -191,7 +197,7 @@ def _cover(
     return complete_messages(chosen, candidates, cost, room)
 
 
-def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -> list[Candidate]:
+def _with_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -> list[Candidate]:
     """`candidates` with each short user message linked to its context, since "teal" only means something together with
     its question. Not for chats between people, where the preceding messages give the context."""
     contexts.read_around([candidate.row for candidate in candidates])
@@ -213,12 +219,12 @@ def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
     sizes: dict[tuple[int, tuple[int, ...]], tuple[int, str, str]] = {}
 
     def cost(part: Part, opened: AbstractSet[str]) -> int:
-        told = part.candidate, part.lines
-        known = sizes.get(told)
+        key = part.candidate, part.lines
+        known = sizes.get(key)
         if known is None:
             candidate = candidates[part.candidate]
             passage, size = candidate.passage, len(pack.escape(text_of(candidate, part.lines))) + 1
-            known = sizes[told] = size, pack.entry_of(passage), pack.day(passage)
+            known = sizes[key] = size, pack.entry_of(passage), pack.day(passage)
         size, entry, day = known
         if entry in opened:
             return size + len(pack.GAP)
@@ -230,7 +236,7 @@ def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
     return cost
 
 
-def _hurried(ask: Ask) -> Ask:
+def _gathering_ask(ask: Ask) -> Ask:
     """`ask` with GATHER_SHARE of the remaining time; the rest is for selecting from what was gathered."""
     now = time.monotonic()
     return replace(ask, deadline=now + GATHER_SHARE * max(0.0, ask.deadline - now))

@@ -58,9 +58,9 @@ def match_by_vectors(scope: Scope, dense: Dense, asked: Asked, total: Floats, as
     found = dense.compare_words(scope, asked, rows.tolist(), ask)
     if found is None:
         return None
-    told = in_context(found.best, scope.places[rows], openness=scope.openness[rows])
+    contextual = in_context(found.best, scope.places[rows], openness=scope.openness[rows])
     unread = scope.unembedded(rows) & ~found.best.any(axis=0)
-    smooth_scores = smoothed(scope, _compared(scope, rows, told, found.weights, unread), SHARES)
+    smooth_scores = smoothed(scope, _compared(scope, rows, contextual, found.weights, unread), SHARES)
     scores = _compared(scope, rows, found.best, found.weights, unread)
     return Matched(rows, found, scores, smooth_scores, _unit(smooth_scores, rows))
 

@@ -10,7 +10,8 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Replaced, answering_rows, may_answer, name_chars, names_of, replaced
-from lantern_proxy.restore.lines import FILLER, headings, headings_above, is_filler, needed_headings, tables
+from lantern_proxy.restore.headings import headings, headings_above, needed_headings, tables
+from lantern_proxy.restore.lines import FILLER, is_filler
 from lantern_proxy.restore.parts import Candidate, term_weight
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth

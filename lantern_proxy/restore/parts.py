@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.pack import day, entry_of
-from lantern_proxy.restore.lines import FILLER, Line, headings, is_filler, takes_back
+from lantern_proxy.restore.headings import headings
+from lantern_proxy.restore.lines import FILLER, Line, is_filler, takes_back
 from lantern_proxy.restore.present import Present, never
 from lantern_proxy.restore.salience import Surroundings, content, likelihood, says_something
 from lantern_proxy.signals import name_before, named
@@ -143,13 +144,26 @@ def parts_of(
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
         opens, speaker = opens_of(candidate.passage), candidate.passage.speaker
-        told, wish = speaker == "user" and not people, speaker == "user" and agent
+        to_assistant, to_agent = speaker == "user" and not people, speaker == "user" and agent
         for group in _groups(candidate, excluded, whole=whole and not people):
             worth = _worth_of_group(c, candidate, group, prior[c], weights)
             if worth:
                 rule = bool(candidate.within) or any(candidate.lines[i].sort == "rule" for i in group)
-                tells = not agent and any(key[0] in "=#" for key in worth)
-                found.append(Part(c, group, speaker, worth, sum(worth.values()), opens, rule, tells, told, wish))
+                has_specifics = not agent and any(key[0] in "=#" for key in worth)
+                found.append(
+                    Part(
+                        c,
+                        group,
+                        speaker,
+                        worth,
+                        sum(worth.values()),
+                        opens,
+                        rule,
+                        has_specifics,
+                        to_assistant,
+                        to_agent,
+                    )
+                )
     return found
 
 
@@ -179,35 +193,37 @@ def _groups(candidate: Candidate, excluded: Container[str], *, whole: bool) -> l
     whole: in a short user message, keep all statements together
     """
     lines, speaker = candidate.lines, candidate.passage.speaker
-    told = [i for i in candidate.lost if lines[i].sort not in excluded]
-    telling = [i for i in told if lines[i].salience > FILLER or lines[i].keys]
-    says = [i for i in telling if lines[i].sort == "rule" or says_something(lines[i])]
-    says = telling if candidate.within else says
+    allowed = [i for i in candidate.lost if lines[i].sort not in excluded]
+    not_filler = [i for i in allowed if lines[i].salience > FILLER or lines[i].keys]
+    with_content = [i for i in not_filler if lines[i].sort == "rule" or says_something(lines[i])]
+    with_content = not_filler if candidate.within else with_content
     if speaker == "user":
-        if len(says) < len(telling):
-            back = [i for i in telling if i - 1 in says and i not in says and takes_back(lines[i].flat)]
-            says = sorted([*says, *back])
-        if whole and says and len(candidate.passage.text) <= GROUP_CHARS["user"]:
-            says = _with_the_rest(says, [i for i in told if not is_filler(lines[i], speaker)], lines)
-    telling = says or telling
-    alone = [(i,) for i in telling if lines[i].sort == "code"]
-    said = [i for i in telling if lines[i].sort != "code"] if alone else telling
-    chars = sum([lines[i].end - lines[i].start for i in said])
-    if said and chars <= GROUP_CHARS.get(speaker, 0):
-        return [tuple(said), *alone]
-    over = {*headings(candidate.passage, lines)}
-    return [*((i,) for i in said if i not in over), *alone]
+        if len(with_content) < len(not_filler):
+            back = [
+                i for i in not_filler if i - 1 in with_content and i not in with_content and takes_back(lines[i].flat)
+            ]
+            with_content = sorted([*with_content, *back])
+        if whole and with_content and len(candidate.passage.text) <= GROUP_CHARS["user"]:
+            with_content = _with_the_rest(with_content, [i for i in allowed if not is_filler(lines[i], speaker)], lines)
+    not_filler = with_content or not_filler
+    code_parts = [(i,) for i in not_filler if lines[i].sort == "code"]
+    prose = [i for i in not_filler if lines[i].sort != "code"] if code_parts else not_filler
+    chars = sum([lines[i].end - lines[i].start for i in prose])
+    if prose and chars <= GROUP_CHARS.get(speaker, 0):
+        return [tuple(prose), *code_parts]
+    headers = {*headings(candidate.passage, lines)}
+    return [*((i,) for i in prose if i not in headers), *code_parts]
 
 
-def _with_the_rest(says: Sequence[int], told: Sequence[int], lines: Sequence[Line]) -> list[int]:
-    """`says`, and the other statements of the same short message: "Ilse has mumps. She stays at home." misleads without
-    its first half. Questions are included only if the next sentence answers them: "Ilse? No, it was Jonas."."""
-    found = {*says, *(i for i in told if not ends_asking(lines[i].flat))}
-    return sorted(found.union(i for i in told if i + 1 in found))
+def _with_the_rest(with_content: Sequence[int], allowed: Sequence[int], lines: Sequence[Line]) -> list[int]:
+    """`with_content`, and the other statements of the same short message: "Ilse has mumps. She stays at home." misleads
+    without its first half. Questions are included only if the next sentence answers them: "Ilse? No, it was Jonas."."""
+    found = {*with_content, *(i for i in allowed if not ends_asking(lines[i].flat))}
+    return sorted(found.union(i for i in allowed if i + 1 in found))
 
 
 def _shared_out(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:
-    """The `value` of some lines, dealt out to the specific terms, numbers and words that the request does not hold."""
+    """The `value` of some lines, divided among the specific terms, numbers and words that the request lacks."""
     words, keys = content(said)
     full, held = weights.words, weights.held
     named: dict[str, float] = {}

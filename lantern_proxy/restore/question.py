@@ -143,22 +143,22 @@ def parse_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
     about = subject(focus)
     reacts = _REACTS.match(prose) is not None
-    told = [focus[a:b].rstrip() for a, b in sentences(focus)]
-    asked = [each for each in told if ends_asking(each)]
-    named = len(set(informative(query_terms(" ".join(asked))))) if asked else math.inf
+    all_sentences = [focus[a:b].rstrip() for a, b in sentences(focus)]
+    questions = [each for each in all_sentences if ends_asking(each)]
+    n_named = len(set(informative(query_terms(" ".join(questions))))) if questions else math.inf
     letters = [found.lower() for found in _LETTER.findall(about)]
-    wanted = tuple(dict.fromkeys([*informative(query_terms(about)), *letters]))[:most_terms]
+    index_terms = tuple(dict.fromkeys([*informative(query_terms(about)), *letters]))[:most_terms]
     return Question(
         focus,
-        wanted,
-        frozenset(wanted),
+        index_terms,
+        frozenset(index_terms),
         about,
         asks(focus),
         looks_back(focus),
         personal(focus),
         reacts,
-        reacts and named < LEAST_REACTING,
-        named < LEAST_FOLLOWING and len(asked) < len(told),
+        reacts and n_named < LEAST_REACTING,
+        n_named < LEAST_FOLLOWING and len(questions) < len(all_sentences),
         _items(about),
     )
 
@@ -207,8 +207,8 @@ LEAST_ITEMS, MOST_ITEM_TERMS = 2, 4
 def _items(about: str) -> tuple[frozenset[str], ...]:
     """Index terms of each listed item; () if the text is not a list."""
     parts = _BETWEEN.split(about)
-    told = (frozenset(informative(query_terms(part))) for part in parts if len(parts) >= LEAST_ITEMS)
-    found = tuple(each for each in told if each)
+    term_sets = (frozenset(informative(query_terms(part))) for part in parts if len(parts) >= LEAST_ITEMS)
+    found = tuple(each for each in term_sets if each)
     return found if len(found) >= LEAST_ITEMS and max(map(len, found)) <= MOST_ITEM_TERMS else ()
 
 
@@ -236,23 +236,29 @@ def evidence_quality(scope: Scope, evidence: Evidence, question: Question, rows:
     """
     mass = idf_mass(scope, question)
     plain = question.asks and len(question.text) <= PLAIN_CHARS and not question.reacts
-    near = _coverage_by_place(scope, evidence.lexical, mass)
+    coverage_by_place = _coverage_by_place(scope, evidence.lexical, mass)
     best = 0.0
     for row in rows[:MOST_JUDGED]:
-        held = max(coverage(mass, scope.passages[row].words), _neighbour_coverage(near, int(scope.places[row])))
+        covered = max(
+            coverage(mass, scope.passages[row].words), _neighbour_coverage(coverage_by_place, int(scope.places[row]))
+        )
         if len(question.terms) < FEW_TERMS and not (question.asks or question.looks_back):
-            held *= len(question.terms) / FEW_TERMS
+            covered *= len(question.terms) / FEW_TERMS
         if evidence.cosines is None:
             best = max(
-                best, LEXICAL_ALONE * held, held + CONFIDENT_ALONE if evidence.lexical_confidence >= CONFIDENT else 0.0
+                best,
+                LEXICAL_ALONE * covered,
+                covered + CONFIDENT_ALONE if evidence.lexical_confidence >= CONFIDENT else 0.0,
             )
         else:
             cosine = float(evidence.cosines[row])
-            best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
+            best = max(best, covered + cosine, DENSE_ALONE * cosine if plain else 0.0)
     if question.asks and rows and _agree(evidence, rows[:MOST_JUDGED]):
         best += AGREEMENT
-    leans = question.follows_on and _is_people_only([scope.passages[row].passage for row in rows[:MOST_JUDGED]])
-    return 1.0 / (1.0 + math.exp(-6.0 * (best - _required(question) - FOLLOWS_ON * leans)))
+    leans_on_context = question.follows_on and _is_people_only(
+        [scope.passages[row].passage for row in rows[:MOST_JUDGED]]
+    )
+    return 1.0 / (1.0 + math.exp(-6.0 * (best - _required(question) - FOLLOWS_ON * leans_on_context)))
 
 
 def _is_people_only(some: Sequence[Passage]) -> bool:
@@ -279,9 +285,9 @@ def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], bes
     neighbours = (row for row in lost[:MOST_LOST_CHECKED] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
     if any(evidence.score(row) >= NEIGHBOUR_SCORE * evidence.score(best) for row in neighbours):
         return False  # the request holds the question that was asked then, or its answer, but not both
-    told = _best_sentence(scope, best, mass)
+    best_sentence = _best_sentence(scope, best, mass)
     if any(
-        _best_sentence(scope, row, mass) >= max(HELD_COVERAGE, told + SENTENCE_MARGIN)
+        _best_sentence(scope, row, mass) >= max(HELD_COVERAGE, best_sentence + SENTENCE_MARGIN)
         for row in lost[:MOST_LOST_CHECKED]
     ):
         return False  # a long one has the words, but one here and one there

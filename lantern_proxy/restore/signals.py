@@ -75,26 +75,26 @@ def gather(
     lexical = scope.lexical(question.terms)
     fusion = _Fusion(scope, question, mixed, restore, ask.now)
     _add_lexical(fusion, lexical)
-    sure = 0.0
+    confidence = 0.0
     if dense.has_word_vectors:
         _add_speaker(fusion)
-        sure = 0.0 if _best_is_present(fusion, ask) else lexical_confidence(scope, question, fusion.total)
+        confidence = 0.0 if _best_is_present(fusion, ask) else lexical_confidence(scope, question, fusion.total)
     tau = 1.0 if light else threshold(mixed)
-    skip = tau < 1 and sure >= tau
+    skip = tau < 1 and confidence >= tau
     wanted = not ask.late() and dense.begin(scope, question, ask, skip=skip)
     meaning = dense.compare(scope, question, ask) if wanted else None
-    like = _add_vector_or_alike(fusion, dense, meaning, ask, skip=skip, reorders=light is not None)
-    matched = _add_late(fusion, dense, meaning, ask)
+    table_matches = _add_vector_or_alike(fusion, dense, meaning, ask, skip=skip, reorders=light is not None)
+    vector_matches = _add_late(fusion, dense, meaning, ask)
     _add_days_and_form(fusion, ask.now)
     cosines = meaning.cosines if meaning else None
     total = fusion.total
     if light is not None and not ask.late():
         ranked = Ranked(
-            scope=scope, question=question, fused=total, lexical=lexical, cosines=cosines, vector_matches=matched,
-            table_matches=like, now=ask.now,
+            scope=scope, question=question, fused=total, lexical=lexical, cosines=cosines,
+            vector_matches=vector_matches, table_matches=table_matches, now=ask.now,
         )  # fmt: skip
         total = light(ranked)
-    return Evidence(lexical, cosines, total, fusion.signals, fusion.units, sure)
+    return Evidence(lexical, cosines, total, fusion.signals, fusion.units, confidence)
 
 
 def precompute(passages: Passages, rows: Ints, *, vectors: bool, reorders: bool) -> None:

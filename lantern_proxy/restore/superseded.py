@@ -17,7 +17,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from lantern_proxy.analyze import ends_asking, sentences
-from lantern_proxy.restore.lines import Line, tables
+from lantern_proxy.restore.headings import tables
+from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.parsed_statement import (
     CHANGE_STEMS,
     CUE,

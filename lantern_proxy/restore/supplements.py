@@ -56,33 +56,35 @@ class Supplements:
     def of(self, candidates: Sequence[Candidate], offered: Sequence[pack.Offer]) -> dict[int, list[pack.Offer]]:
         """Passage id -> its supplements, for the LEADERS best offers. offered: one offer per candidate, in their
         order"""
-        first = sorted(range(len(offered)), key=lambda n: -offered[n].score)[:LEADERS]
+        leaders = sorted(range(len(offered)), key=lambda n: -offered[n].score)[:LEADERS]
         people = is_group_chat([candidate.passage for candidate in candidates])
         found: dict[int, list[pack.Offer]] = {}
-        whole = {candidate.row: offer for candidate, offer in zip(candidates, offered, strict=True)}
-        for rank, n in enumerate(first):
+        offer_of_row = {candidate.row: offer for candidate, offer in zip(candidates, offered, strict=True)}
+        for rank, n in enumerate(leaders):
             if self.ask.late():
                 break
             offer, row = offered[n], candidates[n].row
             text = pack.join(offer.passage.text, offer.spans)
-            told = [part for part in sentences_of(text) if not ends_asking(part)]
-            if told:
-                rows = self._updates.of(row, text, told, people=people)
-                made = [self._offer(other, offer.score, self._up_to(MOST_CHARS)) for other in rows]
-                newer = [] if people else self._newer_answers(row, offer)
-                made += [self._offer(other, offer.score, self._up_to(ANSWER_CHARS)) for other in newer]
+            statements = [part for part in sentences_of(text) if not ends_asking(part)]
+            if statements:
+                rows = self._updates.of(row, text, statements, people=people)
+                added = [self._offer(other, offer.score, self._up_to(MOST_CHARS)) for other in rows]
+                newer_answers = [] if people else self._newer_answers(row, offer)
+                added += [self._offer(other, offer.score, self._up_to(ANSWER_CHARS)) for other in newer_answers]
                 answers = [] if people else self._answer_to_closing_question(row, offer)
-                made += [self._offer(other, offer.score, self._up_to(SHORT_CHARS)) for other in answers]
-                made += self._updates_of_answers(answers, offer)
+                added += [self._offer(other, offer.score, self._up_to(SHORT_CHARS)) for other in answers]
+                added += self._updates_of_answers(answers, offer)
                 shown = [] if people else [each for short in (row, *rows) for each in self.context_of(short)]
-                made += [whole.get(other) or self._offer_of_lines(other, offer.score, lines) for other, lines in shown]
+                added += [
+                    offer_of_row.get(other) or self._offer_of_lines(other, offer.score, lines) for other, lines in shown
+                ]
                 if not shown and len(text) <= SHORT_CHARS:
-                    made += [self._offer(other, offer.score, _last_line) for other in self._question_before(row)]
+                    added += [self._offer(other, offer.score, _last_line) for other in self._question_before(row)]
             else:
                 rows = self._answer_to(row)
-                made = [self._offer(other, offer.score, self._up_to(ANSWER_CHARS), spare=rank > 0) for other in rows]
-                made += [] if people else self._updates_of_answers(rows, offer)
-            found[offer.passage.id] = [each for each in made if each is not None]
+                added = [self._offer(other, offer.score, self._up_to(ANSWER_CHARS), spare=rank > 0) for other in rows]
+                added += [] if people else self._updates_of_answers(rows, offer)
+            found[offer.passage.id] = [each for each in added if each is not None]
         return found
 
     def context_of(self, row: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -92,18 +94,18 @@ class Supplements:
 
     def updates_of(self, row: int, text: str) -> list[int]:
         """Rows of updates of `text`, from the passage at `row`, that repeat one of its values or are short."""
-        told = [part for part in sentences_of(text) if not ends_asking(part)]
-        return self._updates.of(row, text, told, named=True) if told else []
+        statements = [part for part in sentences_of(text) if not ends_asking(part)]
+        return self._updates.of(row, text, statements, named=True) if statements else []
 
     def updates_of_present(self, row: int, *, people: bool) -> list[Candidate]:
         """Lost updates of a passage that the request has: "They called, the Skoda is at 7450 now" after "The Skoda
         costs 7600", and later statements of the assistant. Only for a passage that covers most of the question."""
         read = self.scope.passages[row]
-        told = [line.flat for line in read.lines if not ends_asking(line.flat)]
-        if not told or coverage(self.mass, read.words) < HELD_COVERAGE:
+        statements = [line.flat for line in read.lines if not ends_asking(line.flat)]
+        if not statements or coverage(self.mass, read.words) < HELD_COVERAGE:
             return []
-        came = self._updates.of(row, read.flat, told, people=people)
-        return self.lost_candidates([*came, *([] if people else self._later_assistant_value(row, read))])
+        updates = self._updates.of(row, read.flat, statements, people=people)
+        return self.lost_candidates([*updates, *([] if people else self._later_assistant_value(row, read))])
 
     def _later_assistant_value(self, row: int, read: ReadPassage) -> list[int]:
         """The row of the last assistant message with a sentence that shares all question words of the passage at `row`
@@ -127,14 +129,14 @@ class Supplements:
         unit."""
         if offer.passage.speaker != "assistant" or offer.passage.tools:
             return []
-        told = pack.join(offer.passage.text, offer.spans)
+        old_text = pack.join(offer.passage.text, offer.spans)
         before = self.scope.at(int(self.scope.places[row]) - 1)[-1:]
         asked = [(other, self._passage(other).text) for other in before if self._passage(other).speaker == "user"]
-        came = [news for other, text in asked for news in self._updates.of(other, text, sentences_of(text))]
-        words, old = self.mass.keys() & filter(str.isalpha, content_of(told)), Changes(told)
+        updates = [news for other, text in asked for news in self._updates.of(other, text, sentences_of(text))]
+        words, old = self.mass.keys() & filter(str.isalpha, content_of(old_text)), Changes(old_text)
         return [
             answer
-            for answer in dict.fromkeys(answer for news in came for answer in self._answer_to(news))
+            for answer in dict.fromkeys(answer for news in updates for answer in self._answer_to(news))
             if words & (read := self.scope.passages[answer]).words and old.has_same_unit(read.flat)
         ]
 

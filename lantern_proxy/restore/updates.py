@@ -40,7 +40,7 @@ MOST_CHARS = 400
 class _Earlier:
     """What an earlier message states, prepared for comparison with later ones."""
 
-    told: Sequence[str]
+    statements: Sequence[str]
     """Its sentences that state something."""
     about: frozenset[str]
     """Their content words, and those of a short message's context."""
@@ -68,16 +68,18 @@ class Updates:
     ask: Ask
     contexts: Contexts
 
-    def of(self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False) -> list[int]:
+    def of(
+        self, row: int, text: str, statements: Sequence[str], *, people: bool = False, named: bool = False
+    ) -> list[int]:
         """Rows of at most two later user messages that update what the message at `row` states.
 
         First the newest with another value of the same unit, or else the newest of all. Then the newest of the rest, if
         it is short or has no other value ("The Skoda is sold."). A short message is read together with its context
         (restore/context.py), except in chats between people.
 
-        told: the sentences of `text` that state something
+        statements: the sentences of `text` that state something
         """
-        old = self._earlier(row, text, told, people=people, named=named)
+        old = self._earlier(row, text, statements, people=people, named=named)
         if not (old.rare or old.asked):
             return []
         scope = self.scope
@@ -98,13 +100,13 @@ class Updates:
             *(row for row in more if row in short or not old.values.has_other_value(scope.passages[row].flat)),
         ]
 
-    def _earlier(self, row: int, text: str, told: Sequence[str], *, people: bool, named: bool) -> "_Earlier":
-        about = frozenset(content_of("\n".join(told) or text))
-        own = None if people else self.contexts.of(row)
-        about = about | own.words if own else about
+    def _earlier(self, row: int, text: str, statements: Sequence[str], *, people: bool, named: bool) -> "_Earlier":
+        about = frozenset(content_of("\n".join(statements) or text))
+        context = None if people else self.contexts.of(row)
+        about = about | context.words if context else about
         rarities = self.scope.rarities
         return _Earlier(
-            told, about, Changes(text), people=people, named=people or named,
+            statements, about, Changes(text), people=people, named=people or named,
             rare=frozenset(term for term in about if rarities[term] >= RARE),
             asked=frozenset() if people else about.intersection(self.mass),
             name=speaker_prefix(self._passage(row)) if people else "",
@@ -138,8 +140,8 @@ class Updates:
         """
         scope, places = self.scope, self.scope.places
         place = int(places[row])
-        told = [other for other in rivals if self._passage(other).speaker == "assistant"]
-        replied = [before for before in scope.neighbours(np.array(told, np.int64), -1).tolist() if before >= 0]
+        replies = [other for other in rivals if self._passage(other).speaker == "assistant"]
+        replied = [before for before in scope.neighbours(np.array(replies, np.int64), -1).tolist() if before >= 0]
         scope.passages.read(replied)
         later, found = [other for other in dict.fromkeys([*rivals, *replied]) if places[other] > place], list[int]()
         self.contexts.read_around(later)
@@ -164,11 +166,15 @@ class Updates:
         text = self._passage(row).text
         if all(map(ends_asking, sentences_of(text))):
             return None
-        told = frozenset(informative([*context.own]))
+        informative_terms = frozenset(informative([*context.own]))
         shared, rarities = context.own & said, self.scope.rarities
         things = [term for term in informative([*shared]) if term.isalpha() and rarities[term] >= RARE]
         names = not self.mass or not shared.isdisjoint(self.mass) or len(things) > 1
-        return context if told and (names or not is_self_contained(told) or is_rule(text)) else None
+        return (
+            context
+            if informative_terms and (names or not is_self_contained(informative_terms) or is_rule(text))
+            else None
+        )
 
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
         """Is a short message with its context, apart from what is new in it, mostly `about` the same?"""
@@ -195,7 +201,7 @@ class Updates:
             ):
                 continue
             if values.has_other_value(sentence if is_question else " ".join(each[n : n + 2])):
-                if not old.named or values.names_old_value(sentence) or _restates(sentence, weights, old.told):
+                if not old.named or values.names_old_value(sentence) or _restates(sentence, weights, old.statements):
                     return True
             elif not is_question and not old.named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
@@ -223,7 +229,7 @@ def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(text[a:b] for a, b in sentences(text))
 
 
-def _restates(sentence: str, weights: Mapping[str, float], told: Sequence[str]) -> bool:
+def _restates(sentence: str, weights: Mapping[str, float], statements: Sequence[str]) -> bool:
     """Does a sentence have most words of an earlier one, with another value of the same unit: "The safe has a new code,
     9026" after "Code of the safe is 4471"? Two shared words are not enough: long messages share them by chance.
 
@@ -231,7 +237,7 @@ def _restates(sentence: str, weights: Mapping[str, float], told: Sequence[str]) 
     """
     words = {term: weight for term, weight in weights.items() if not any(map(str.isdigit, term))}
     least = SHARE_SAME * sum(words.values())
-    for old in told:
+    for old in statements:
         shared = [words[term] for term in words.keys() & set(content_of(old))]
         if len(shared) > 1 and math.fsum(shared) >= least and Changes(old).has_same_unit(sentence):
             return True

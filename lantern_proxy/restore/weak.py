@@ -45,12 +45,12 @@ def without_weak(
     if is_agent_session([each.passage for each in scope.passages.of(order)]):
         is_strong = _strong_in_agent_session(candidates, scope, evidence, mass, order)
     else:
-        first = _reference_row(candidates, scope, mass, order)
-        least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(first)
-        told = scope.passages[first].passage
+        reference_row = _reference_row(candidates, scope, mass, order)
+        least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(reference_row)
+        reference = scope.passages[reference_row].passage
         best, lost = scope.passages[order[0]], {candidate.row for candidate in candidates}
         is_shown = bool(ask.shown) or (order[0] not in lost and not ends_asking(best.flat))
-        is_worded = coverage(mass, scope.passages[first].words) >= SURELY
+        is_worded = coverage(mass, scope.passages[reference_row].words) >= SURELY
 
         def is_strong(candidate: Candidate) -> bool:
             row, passage = candidate.row, candidate.passage
@@ -58,7 +58,7 @@ def without_weak(
             near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
             lays_down = any(candidate.lines[i].sort in ("rule", "preference") for i in candidate.lost)
             bears = people or held > 0 or near or not (is_shown or (is_worded and not lays_down))
-            together = (passage.session, passage.turn) == (told.session, told.turn)  # what was said to it
+            together = (passage.session, passage.turn) == (reference.session, reference.turn)  # what was said to it
             is_told = held >= SURELY or together or passage.pinned
             return is_told or (bears and evidence.score(row) >= least)
 
@@ -124,15 +124,15 @@ def _strong_in_agent_session(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int]
 ) -> Callable[[Candidate], bool]:
     """The test for a strong candidate in an agent's session, see without_weak()."""
-    first = _reference_row(candidates, scope, mass, order)
-    best, told = evidence.score(first), scope.passages[first].passage
+    reference_row = _reference_row(candidates, scope, mass, order)
+    best, reference = evidence.score(reference_row), scope.passages[reference_row].passage
 
     def is_strong(candidate: Candidate) -> bool:
         row, passage = candidate.row, candidate.passage
         near = evidence.cosines is not None and float(evidence.cosines[row]) >= PRINTED
         bears = near or coverage(mass, scope.passages[row].words) >= HELD
         if not passage.tools and passage.speaker != "tool":
-            together = (passage.session, passage.turn) == (told.session, told.turn)
+            together = (passage.session, passage.turn) == (reference.session, reference.turn)
             least = SAID_TOGETHER if together else SAID_BESIDE
             lays_down = any(candidate.lines[i].sort == "rule" for i in candidate.lost)
             return evidence.score(row) >= least * best and (bears or not lays_down)
