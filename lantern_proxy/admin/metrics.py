@@ -15,7 +15,7 @@ from lantern_proxy.access import FROM_WORKER
 
 async def prometheus(request: Request) -> Response:
     """GET /lantern/metrics."""
-    from lantern_proxy.admin import metrics_text  # prometheus_client: a server that nobody scrapes does without
+    from lantern_proxy.admin import metrics_text  # imports prometheus_client, only needed for a scrape
 
     restorer, peers = request.app.state.proxy.writer.opened.restorer.ready, request.app.state.peers
     index_bytes = await asyncio.to_thread(lambda: restorer.index_bytes) if restorer else 0

@@ -35,7 +35,7 @@ def is_code(text: str, facts: Facts) -> bool:
     """Is a fence or a line source code? facts: of this text"""
     if _BEGINS.match(text):
         return True
-    if text.endswith("."):  # hardly a line of a program does: "For x = 2: (1, -2)." is said
+    if text.endswith("."):  # lines of code hardly ever do: "For x = 2: (1, -2)." is prose
         return False
     signed = facts.signs >= max(2, 0.05 * len(text)) and facts.flags & CALLS
     return bool(signed or text.endswith((";", "{", "}"))) and not facts.is_prose(_MOST_PROSE)

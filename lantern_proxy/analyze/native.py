@@ -23,7 +23,7 @@ try:
 except ImportError:
     _BUILT = False
 else:
-    _BUILT = hasattr(lib, "sentences_of")  # the newest of its functions: one that was built before has not all
+    _BUILT = hasattr(lib, "sentences_of")  # the newest function, which an older build lacks
     _new = ffi.new_allocator(should_clear_after_alloc=False)
 
 _TELLING = {"dying": "die", "evening": "evening", "geologist": "geolog", "internal": "internal", "pasted": "paste"}

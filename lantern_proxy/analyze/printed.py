@@ -91,7 +91,7 @@ def _shape(line: str) -> str:
         return " ".join((":", first, *map(_skeleton, pieces[1:])))
     if columns and (len(pieces) == 1 or columns > 1 or first != "w"):
         return f"{columns if columns > 1 else first} columns"
-    if first == "w":  # it is said, as far as one can see: rows open with the same words, or with names
+    if first == "w":  # probably prose: rows begin with the same words, or with names
         return " ".join([each.lower() if each.isalpha() else _skeleton(each) for each in pieces]) if pieces[1:] else ""
     return first if first != "w:" or len(pieces) < 2 else f"w: {len(rest.split())}"
 

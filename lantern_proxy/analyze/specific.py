@@ -43,7 +43,7 @@ _PLAIN = (
 )
 """A lower-case word that begins none of the kinds below; most words are such and are skipped at once."""
 _SPECIFIC = re.compile(
-    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
+    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing starts in the middle of a word
     + "|".join(
         f"(?P<{name}>{pattern})"
         for name, pattern in {

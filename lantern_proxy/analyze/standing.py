@@ -36,7 +36,7 @@ _ASIDE = (
 )
 """After a comma, as an aside: "Working title is The Otter, don't laugh", "It was 900, don't tell Ada"."""
 _RULE = re.compile(
-    # where a sentence begins, behind "and", "also", "please", ...
+    # at the start of a sentence, after "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
     # "Always run the tests", but not "Always happy to help", "Always wanted to"
     r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|had|was|is|has|thought|felt|knew|makes|feels"
@@ -52,11 +52,11 @@ _RULE = re.compile(
     r"|(?:every|each) ?time you|make sure (?:to |that |you )?(?:always|never|only)"
     # "Don't add comments", but not "Don't worry"
     rf"|{_DO_NOT})\b"
-    # in an order that begins otherwise: "Be brief, don't use tables", but not "It's late, don't call"
+    # within an order: "Be brief, don't use tables", but not "It's late, don't call"
     rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!(?:(?:and|but|also|then) )?{_TELLS_OF}\b)[a-z]+ [^.!?:;\n]{{0,100}}, "
     rf"(?:(?:and|but|please) )?(?!{_ASIDE}){_DO_NOT}\b"
     # anywhere: "please never", "you should always", "we never", "he must never", "use tabs, not spaces"; but "we always
-    # loved it" only tells
+    # loved it" is a statement
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
     r"|\bwe (?:always|never)\b(?! (?:love|enjoy|look forward|had|have been|met|went|saw|got|did|was|were|thought|knew"
     r"|felt|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\bmust (?:not|never)\b(?! have\b)"

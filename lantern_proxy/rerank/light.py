@@ -24,7 +24,7 @@ try:
 except ImportError:
     BUILT = False
 else:
-    BUILT = hasattr(lib, "trees_flatten")  # one that was built before lacks it
+    BUILT = hasattr(lib, "trees_flatten")  # an older build lacks it
     _INTS, _FLOATS, _DOUBLES = map(ffi.typeof, ("int32_t[]", "float[]", "double[]"))
 
 Ints = npt.NDArray[np.int32]
@@ -99,11 +99,11 @@ class Trees:
         column = self.column.astype(np.intp)
         below = np.stack([self.left, self.right], axis=1).astype(np.intp).ravel()
         at = np.broadcast_to(self.roots.astype(np.intp), (len(table), len(self.roots)))
-        for _ in range(self.depth):  # flat `take` with native indices: a third of what fancy indexing costs
+        for _ in range(self.depth):  # flat `take` with native indices costs a third of fancy indexing
             right = cells.take(first + column.take(at)) > self.threshold.take(at)
             at = below.take(2 * at + right)
         total = np.zeros(len(table))
-        for added in self.value.take(at).T:  # not `sum`, which adds in another order
+        for added in self.value.take(at).T:  # not `sum`, which adds in a different order
             total += added
         return total
 
@@ -156,7 +156,7 @@ def load(path: Path, known: Sequence[str]) -> Model:
     except OSError as error:
         told = (error.strerror or str(error)).lower()
         raise LightError(f"{path}: {told}; name a file that `lantern train reranker` wrote, or `shipped`") from None
-    except Exception as error:  # zipfile, zlib and numpy have a dozen kinds for what is damaged
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen types for damaged files
         raise LightError(f"{path}: is no model of `lantern train reranker` ({error}); train one") from None
     _check(model, path, known)
     return model

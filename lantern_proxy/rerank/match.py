@@ -80,7 +80,7 @@ class Matching:
             output_names=["logits"],
             dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in INPUTS},
             opset_version=17,
-            dynamo=False,  # the other exporter needs one more package
+            dynamo=False,  # the other exporter needs another package
         )
 
 

@@ -84,7 +84,7 @@ def fit(table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], start:
         draw.standard_normal(units, np.float32) * np.float32(FAINT / np.sqrt(HIDDEN)) * bool(asked),
         np.zeros((features, NETWORKS), np.float32),
     )
-    weights.inner[spread == 0] = 0  # of what never varied, nothing is known
+    weights.inner[spread == 0] = 0  # constant features carry no information
     spread[spread == 0] = 1
     first = np.asarray(start, np.float32) * spread
     if asked:

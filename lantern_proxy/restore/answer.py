@@ -53,7 +53,7 @@ def find_answers(
     offered = offers_of(candidates, scope, evidence, search.mass, ask)
     offered = raise_items({item.row for item in items}, candidates, offered)
     if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
-        ask.passed.all(candidates, "superseded")  # the message itself says what holds now
+        ask.passed.all(candidates, "superseded")  # the message itself states the current values
         return None
     companions = search.supplements.of(candidates, offered)
     ids = [offer.passage.id for some in companions.values() for offer in some]
@@ -123,7 +123,7 @@ class _Search:
         if is_good:
             found = without_weak(lost, scope, self._evidence, self.mass, self.order, self._ask, people=self._people)
         else:
-            # among people alone what does not ask is no order, but told
+            # between people, a message without a question is a statement, not an order
             is_told = self._people_only and not question.asks
             found = [] if is_told else about_named(lost, scope, question, self._present)
         more = {candidate.row: candidate for candidate in updates}

@@ -6,11 +6,11 @@ from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.models import Count, counter, tables
 
 CHARS_PER_TOKEN = 4.0
-"""Of English and code; of scripts that are written wide (Chinese, Japanese, Korean) a character is a token."""
+"""For English and code; in wide scripts (Chinese, Japanese, Korean) each character is a token."""
 LEAST_OF_IT = 0.4
-"""What is written with many signs and digits has this share of these characters a token, and hardly less."""
+"""Text with many symbols and digits has about this share of CHARS_PER_TOKEN, and hardly ever less."""
 SAMPLE_CHARS, LEAST_SAMPLE_CHARS = 2_000, 200
-"""A shorter text is no sample: "Hi!" has two tokens."""
+"""Characters that are counted, and least length of a sample: "Hi!" has two tokens."""
 
 
 def budget_chars(most_chars: int, restore: RestoreConfig, model: str, sample: str = "") -> int:
@@ -32,7 +32,7 @@ def budget_chars(most_chars: int, restore: RestoreConfig, model: str, sample: st
 
 
 def chars_per_token(sample: str, count: Count | None = None) -> float:
-    """Counted where it can be; else about 4, and 1 for text of wide characters only."""
+    """Counted by `count` if possible; else estimated as about 4, and 1 for text of wide characters only."""
     text = sample[-SAMPLE_CHARS:]
     if not text:
         return CHARS_PER_TOKEN

@@ -84,6 +84,7 @@ class Contexts:
         return self._known[row]
 
     def _context(self, row: int) -> Context | None:
+        """The context of the message at `row`, computed; see `of`."""
         read = self._scope.passages[row]
         passage = read.passage
         if not is_short(passage) or all(is_filler(line, passage.speaker) for line in read.lines):

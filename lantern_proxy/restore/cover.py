@@ -42,7 +42,7 @@ class Chosen:
 
 
 class Room:
-    """The characters still free in a block beside its parts."""
+    """The characters still free in a block, given the parts in it."""
 
     def __init__(self, chars: int, cost: Cost, chosen: Iterable[Chosen] = ()) -> None:
         self.chars, self._cost, self._opened = chars, cost, set[str]()

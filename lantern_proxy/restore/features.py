@@ -224,7 +224,7 @@ def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Float
     holding = np.flatnonzero(count)
     said = [read.sequence for read in scope.passages.of(rows[holding].tolist())]
     starts = [0, *accumulate(len(each) for each in said)]
-    joined = "".join(said)  # to look through once a pair; no pair goes across, where two line breaks meet
+    joined = "".join(said)  # searched once per pair; two line breaks in a row separate the passages
     counts = [0.0] * len(said)
     for pair in asked_pairs:
         at = joined.find(pair)

@@ -45,9 +45,9 @@ class _Filling:
         self, candidates: Sequence[Candidate], chosen: Sequence[Chosen], room: Room, known: set[str], scope: Scope,
         in_blocks: Sequence[int],
     ) -> None:  # fmt: skip
-        """room:      beside `chosen`
-        known:     numbers that stand in the request
-        in_blocks: rows of passages that other blocks of the request show
+        """room:      of the block, without `chosen`
+        known:     numbers in the request
+        in_blocks: rows of passages in other blocks of the request
         """
         self._candidates, self._room, self._scope, self._in_blocks = candidates, room, scope, in_blocks
         self.chosen = [*chosen]

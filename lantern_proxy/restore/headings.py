@@ -58,7 +58,7 @@ def headings(passage: Passage, of: Sequence[Line]) -> list[int]:
         return [-1] * len(of)
     for i, line in enumerate(of):
         start = text.rfind("\n", 0, line.start) + 1
-        first = not text[start : line.start].strip()  # else it goes on in a line that began before
+        first = not text[start : line.start].strip()  # otherwise the sentence begins within its line
         line_text = text[start : line.end]
         mark = _LIST.match(line_text)
         depth = len(line_text) - len(line_text.lstrip()) + 2 + (1 if mark else 0)
@@ -67,7 +67,7 @@ def headings(passage: Passage, of: Sequence[Line]) -> list[int]:
         if first:
             while open_ and open_[-1][1] >= depth:
                 open_.pop()
-            if depth == 2:  # a paragraph of its own: what it stands under are headings
+            if depth == 2:  # an unindented paragraph: only document headings apply to it
                 open_ = [each for each in open_ if each[1] < 0]
         found.append(next((at for at, over in reversed(open_) if over < depth), -1) if open_ else -1)
         heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or headed

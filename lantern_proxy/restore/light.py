@@ -38,7 +38,7 @@ class Light:
 
     models: tuple[Model, ...]
     caution: float = 0.0
-    """Weight of the untrained order beside the model's; it grows with the length of the scope's messages."""
+    """Weight of the untrained order relative to the model's; it grows with the length of the scope's messages."""
 
     def __call__(self, ranked: Ranked) -> Floats:
         """(n,) `fused` with its best POOL values reassigned: the values stay the same, the passages that have them

@@ -168,10 +168,10 @@ _GREETING = re.compile(
     r"|thank you|thx|(?:you['\u2019]?re )?welcome|no (?:worries|problem)|way to go|well done|congrat\w*|w[oh]+[aw]h?)"
     # "there", "so much"
     r"(?: (?:there|again|so much|very much|a lot|a bunch|everyone|everybody|guys|all|both|for that|for sharing))*)"
-    r"(?:\W+[A-Z][\w'\u2019-]*)?"  # the other one's name
+    r"(?:\W+[A-Z][\w'\u2019-]*)?"  # the addressee's name
     # "haha", "great"
     r"|(?i:long time no see|yay|wo{2,}|aw+|oh|ha(?:ha)+|cool|nice|great|awesome|amazing"
-    # sounds and their letters, and what stands for a shrug or a nod
+    # sounds, abbreviations, and words for a shrug or a nod
     r"|he(?:he)+|hm+|ugh+|omf?g|lo+l|lmao|rofl|wtf|idk|(?:i have )?no (?:idea|clue)|fair enough"
     r"|good (?:point|call|one)|i see|gotcha|my bad)"
     # the same in other languages

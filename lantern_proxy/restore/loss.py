@@ -178,7 +178,7 @@ def _cover(
     ]
     gathering, idf = _gathering_ask(ask), scope.rarities.__getitem__
     offered, chosen = list[Part](), list[Chosen]()
-    # where nothing fits whole, what says most of it; where nothing else was lost, what was printed is all there is
+    # if no message fits whole, its best part; if nothing else was lost, printed output, too
     for excluded, whole in ((EXCLUDED_SORTS, True), (EXCLUDED_SORTS, False), (EXCLUDED_SORTS - {"printed"}, True)):
         offered = parts_of(
             candidates, present, idf, prior, gathering.late, people=people, excluded=excluded, whole=whole

@@ -82,7 +82,7 @@ def match_by_shipped_table(scope: Scope, question: Question, total: Floats) -> M
     if found is None:
         return None
     scores = np.zeros(len(scope))
-    if found.words:  # not of cubes: words by themselves are never as alike as words in their sentence
+    if found.words:  # not cubed: vectors without context are never as similar as those of words in a sentence
         compared = maxsim(found.best, found.weights, power=1)
         scores[rows] = compared - compared.min()
     smooth_scores = smoothed(scope, scores, SHARES)
@@ -93,7 +93,7 @@ def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats, unread
     """(n,) MaxSim above its minimum, 0 for rows not in `rows`. matches: (t, len(rows)); unread: (len(rows),)"""
     scores = np.zeros(len(scope))
     compared = maxsim(matches, weights)
-    if unread.any() and not unread.all():  # the embedder has not come to it: that is no evidence against it
+    if unread.any() and not unread.all():  # not embedded yet, which is no evidence against a passage
         compared[unread] = compared[~unread].mean()
     scores[rows] = compared - compared.min()
     return scores

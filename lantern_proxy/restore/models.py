@@ -93,13 +93,13 @@ def tables(*, wait: bool) -> Tables:
 
 def counter(model: str, *, wait: bool) -> Count | None:
     """Counts the tokens of a text. None without tiktoken or its files, and with wait=False until they are read."""
-    name = _names(model)[-1]  # clients may write anything around it
+    name = _names(model)[-1]  # clients may add anything around it
     found: Count | None = _counters.get(name, lambda: _read_counter(name), None, wait=wait)
     return found
 
 
 class _Row(msgspec.Struct):
-    """A model in litellm's table; its first row describes the others, so anything may stand anywhere."""
+    """A model in litellm's table; its first row describes the others, so any field may have any type."""
 
     mode: Any = None
     max_input_tokens: Any = None

@@ -46,7 +46,7 @@ def about_named(candidates: Sequence[Candidate], scope: Scope, question: Questio
             return False
         if speaker == "user" and not question.asks and not held.issuperset(about):
             return True
-        others = question.words - max(about.values(), key=len)  # another name is another word
+        others = question.words - max(about.values(), key=len)  # another name counts as another word
         return not others.isdisjoint(there)
 
     found = [c for c in candidates if any(tells(c.lines[i], c.passage.speaker) for i in c.lost)]

@@ -81,6 +81,7 @@ def pick_turns(ranked: RankedTurns, source: Source, ask: "Ask", rerankers: Reran
 
 
 def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:
+    """The paper's four signals, each (n,); `vector` only if it is available."""
     signals: dict[str, Floats] = {"bm25": scope.lexical(question.terms)}
     meaning = dense.compare(scope, question, ask) if dense.begin(scope, question, ask) else None
     if meaning is not None:

@@ -60,7 +60,7 @@ _WRITTEN = (
 )
 """A Chinese or Japanese numeral."""
 _VALUE = (
-    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
+    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing starts in the middle of a word
     # /etc/hosts, ~/notes.md, src/main.rs, ann@corp.example
     r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+|\b[\w.+-]{1,60}+@[\w-]+(?:\.[\w-]+)+)"
     # 2024-05-03, 3rd May, May 3, 2024, Monday, 5 p.m., 17:30
@@ -72,10 +72,10 @@ _VALUE = (
     # `a b`, user_id, main.py, parseConfig, and names within a sentence
     r"|(?P<name>`[^`\n]{1,60}`|\b\w+_\w+\b|\b\w+\.(?:py|js|ts|go|rs|md|json|ya?ml|toml|sql|db|txt)\b|\b[a-z]+[A-Z]\w*\b"
     r"|(?<=[\w,] )(?:[A-Z]\w+(?: [A-Z]\w+)*|(?!I\b)[A-Z]\b)))"
-    # where words stand without spaces between them: weekdays of Chinese, Japanese and Korean
+    # scripts without spaces: weekdays of Chinese, Japanese and Korean
     r"|(?P<weekday>(?:\u661f\u671f|\u793c\u62dc|\u79ae\u62dc|\u5468|\u9031)[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u65e5\u5929]"
     r"|[\u6708\u706b\u6c34\u6728\u91d1\u571f\u65e5]\u66dc|[\uc6d4\ud654\uc218\ubaa9\uae08\ud1a0\uc77c]\uc694\uc77c)"
-    # and numbers that are written out, before what they count: month, day, number, hour, year, money, people, nights
+    # and written-out numbers before their unit: month, day, number, hour, year, money, people, nights
     rf"|(?P<written>{_WRITTEN}+(?=[\u6708\u65e5\u53f7\u865f\u70b9\u9ede\u65f6\u6642\u5206\u5e74\u5143\u5186\u5713\u5757\u4eba\u540d\u4f4d\u665a\u6cca\u697c\u968e])"
     rf"|{_WRITTEN}{{3,}})"
 )

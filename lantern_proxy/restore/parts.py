@@ -65,8 +65,8 @@ class Part(NamedTuple):
     lines: tuple[int, ...]
     speaker: str
     worth: Mapping[str, float]
-    """What is restored -> its worth, > 0. Keys: a specific term has "=" in front, a number "#", a word nothing, and "@"
-    stands for the part itself."""
+    """What is restored -> its worth, > 0. Keys: "=" and a specific term, "#" and a number, a plain word, or "@" for the
+    part itself."""
     total: float
     """The worth of the part if nothing else is selected: the sum of `worth`."""
     opens: frozenset[str] = frozenset()
@@ -234,7 +234,7 @@ def _shared_out(said: Sequence[Line], value: float, weights: "_Weights") -> dict
             named[term.number] = max(named.get(term.number, 0.0), term.shared)
             if term.name in held:
                 known.add(term.number)
-    total = fsum([*map(full.__getitem__, words), *named.values()])  # the same in any order
+    total = fsum([*map(full.__getitem__, words), *named.values()])  # independent of the order
     share = value * (1 - UNIQUE_SHARE) / total if total else 0.0
     worth = {word: share * full[word] for word in words - held}
     return worth | {name: share * each for name, each in named.items() if name not in held and name not in known}

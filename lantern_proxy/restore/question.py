@@ -46,7 +46,7 @@ such questions score more than .6."""
 AGREEMENT = 0.15
 """Added when the best passage is also the best by BM25 and by cosine."""
 
-# is the question answered by what the request holds?
+# does the request already contain the answer?
 HELD_COVERAGE, NEAR_SCORE = 0.6, 0.75
 """The request answers the question only if its best passage has at least this coverage and no lost passage reaches
 NEAR_SCORE of its score."""
@@ -284,13 +284,13 @@ def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], bes
         return False
     neighbours = (row for row in lost[:MOST_LOST_CHECKED] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
     if any(evidence.score(row) >= NEIGHBOUR_SCORE * evidence.score(best) for row in neighbours):
-        return False  # the request holds the question that was asked then, or its answer, but not both
+        return False  # the request has an earlier question or its answer, but not both
     best_sentence = _best_sentence(scope, best, mass)
     if any(
         _best_sentence(scope, row, mass) >= max(HELD_COVERAGE, best_sentence + SENTENCE_MARGIN)
         for row in lost[:MOST_LOST_CHECKED]
     ):
-        return False  # a long one has the words, but one here and one there
+        return False  # the best passage is long, with the words spread over it
     return evidence.score(lost[0]) < NEAR_SCORE * evidence.score(best)
 
 

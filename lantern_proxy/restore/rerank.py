@@ -103,6 +103,7 @@ class Rerankers:
         self, reranker: EvidenceReranker, ask: "Ask", question: str, passages: Sequence[Passage], order: list[int],
         first: Sequence[float],
     ) -> list[int]:  # fmt: skip
+        """`order` with its first PROTECTED reordered by the evidence reranker."""
         if reranker.state != "ready" or self._breaker.open(time.monotonic()):
             ask.degraded.append(f"rerank:{reranker.state if reranker.state != 'ready' else 'breaker'}")
             if reranker.state == "failed" and self._told != reranker.detail:
@@ -125,6 +126,7 @@ class Rerankers:
     def _by_model(
         self, ask_model: AskModel, ask: "Ask", question: str, passages: Sequence[Passage], order: list[int]
     ) -> list[int]:
+        """`order` with its first CANDIDATES reordered by one model call."""
         head = order[:CANDIDATES]
         try:
             answer = ask_model(*prompt(question, [passages[i].text for i in head]))

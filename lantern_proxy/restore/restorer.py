@@ -197,7 +197,7 @@ class Restorer:
         self._dense.close()
         self.rerankers.close()
 
-    # what there is
+    # the scope
 
     @contextmanager
     def _scope(self, ask: Ask, unit: str = "passage") -> Iterator[Scope | None]:
@@ -250,7 +250,7 @@ class Restorer:
         text, placed = fit(picked, ask, self._config.restore.untrusted)
         if not placed:
             return None
-        with suppress(Late):  # then what the answer teaches counts all that the passages name
+        with suppress(Late):  # then all terms of the passages count as their own when the answer is judged
             self._used.remember(ask.tenant, placed, present)
         return Restored(
             kind=picked.kind,

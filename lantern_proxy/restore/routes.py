@@ -69,6 +69,7 @@ def fused(
 def _of(
     signals: Mapping[str, Floats], ages_s: Floats, pipeline: PipelineConfig, weigh: Weigh, rrf_k: int, known: Weighed
 ) -> Floats:
+    """(n,) the fused scores of one pipeline, mean 0."""
     weights = weigh(pipeline)
     if pipeline.fusion == "zscore":
         total = zsum(signals, weights, known=known)

@@ -43,7 +43,7 @@ def likelihood(
     within: words of their context, if that is restored along with them
     """
     words, keys = content(said)
-    rarities = [*map(idf, words | within)]  # summed by fsum: a set has another order in every process
+    rarities = [*map(idf, words | within)]  # summed by fsum: the order of a set differs between processes
     chars, shape, addresses, of_people, digits = 0, 0.0, False, False, False
     for line in said:
         size = line.end - line.start

@@ -304,7 +304,7 @@ class Scope:
         if len(missing):
             there = np.ones(len(scores), bool)
             there[missing] = False
-            scores[missing] = scores[there].mean()  # nothing is known of it, and that is no evidence against it
+            scores[missing] = scores[there].mean()  # a missing vector is no evidence against a passage
         return scores
 
     def unembedded(self, rows: Ints) -> npt.NDArray[np.bool_]:
@@ -374,7 +374,7 @@ class Scope:
 
         def made(missing: list[int]) -> list[tuple[float, float, int]]:
             each = ([*map(idf, read.words)] for read in self.passages.of(missing))
-            return [(math.fsum(own), max(own, default=0.0), len(own)) for own in each]  # fsum: the same in any order
+            return [(math.fsum(own), max(own, default=0.0), len(own)) for own in each]  # fsum: independent of the order
 
         return self._weighed.of(rows, made, most=MOST_PREPARED)
 

@@ -50,6 +50,7 @@ class Scopes:
             scope.release()
 
     def _get(self, key: Key) -> Scope:
+        """The scope of `key`, opened if necessary, as the most recently used one."""
         with self._lock:
             scope = self._open.get(key)
             if scope is None:
@@ -130,6 +131,7 @@ class Scopes:
     def _free(
         self, most: int, keep: Key | None, count: Callable[[Passages], int], free: Callable[[Passages], None]
     ) -> None:
+        """Call `free` on idle scopes, the least recently used first, until `count` over all is at most `most`."""
         others = [scope for scope in self._open.values() if scope.key != keep and count(scope.passages)]
         held = sum(count(scope.passages) for scope in others)
         for scope in others:
@@ -158,7 +160,7 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
             try:
                 if scope.closed:
                     return
-                # reading a snapshot cannot be cut in slices
+                # a snapshot cannot be read in slices
                 done = scope.catch_up(archive, time.monotonic() + SLICE_S) if len(scope) else scope.step(archive)
                 if done:
                     scope.opening = False
@@ -167,7 +169,7 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
             time.sleep(0)
         if snapshots.is_due(scope.key, len(scope), scope.kept):
             keep(scope, archive)
-    except Exception as error:  # this thread has no caller; the next restore tries again, and tells what is wrong
+    except Exception as error:  # this thread has no caller; the next restore tries again and reports the error
         scope.opening = False
         log.debug("scope of %d passages is not open yet: %s", len(scope), error)
 
@@ -187,7 +189,7 @@ def _prepare_rest(scope: Scope, make: Precompute) -> None:
             finally:
                 scope.release()
             time.sleep((time.monotonic() - begun) * (1 / PREPARE_SHARE - 1))
-    except Exception as error:  # this thread has no caller; the next restore makes what it needs, or tells why not
+    except Exception as error:  # this thread has no caller; the next restore does the rest or reports it
         scope.preparing = None
         log.debug("not all of a scope of %d passages is prepared: %s", len(scope), error)
 

@@ -178,7 +178,7 @@ def _add_vector(fusion: _Fusion, meaning: Meaning | None) -> None:
         fusion.add("bm25", fusion.signals["bm25"], ALONE)
     else:
         cosines = smoothed(fusion.scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
-        # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
+        # in longer messages a shared word proves less, and a vector contains more context of its own
         fusion.add("vector", cosines, 2.0 - fusion.scope.mean_openness)
     _add_speaker(fusion)
 
@@ -342,7 +342,7 @@ def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     """(n,) share of the question's terms among each passage's tags and tools; 0 for all but the POOL best by BM25."""
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]] if len(matched) > POOL else matched
-    tags = scope.passages.facets(rows).tags  # often little else than the names of speakers
+    tags = scope.passages.facets(rows).tags  # often only the names of speakers
     scores = np.zeros(len(scope))
     scores[rows] = tags.each(keywords(question.terms, tags.values))
     return scores

@@ -225,6 +225,7 @@ class Supplements:
         return lambda candidate: self._most_relevant(candidate, chars)
 
     def _most_relevant(self, candidate: Candidate, most_chars: int) -> list[int]:
+        """The lost lines that cover most of the question, up to `most_chars` characters, at least one; ascending."""
         lines, kept = candidate.lines, list[int]()
         for i in sorted(candidate.lost, key=lambda i: (-coverage(self.mass, lines[i].words), i)):
             most_chars -= lines[i].end - lines[i].start

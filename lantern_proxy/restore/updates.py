@@ -85,7 +85,7 @@ class Updates:
         scope = self.scope
         scores = scope.lexical(sorted(old.about)) * is_later(
             self.scope, row
-        )  # a set has another order in every process
+        )  # sorted: the order of a set differs between processes
         rivals = [each for each in best(scores, RIVALS if people else SHORT_RIVALS).tolist() if scores[each] > 0]
         scope.passages.read(rivals)
         found = [other for n, other in enumerate(rivals) if self._is_update(other, old, near=n < RIVALS)]
@@ -101,6 +101,7 @@ class Updates:
         ]
 
     def _earlier(self, row: int, text: str, statements: Sequence[str], *, people: bool, named: bool) -> "_Earlier":
+        """The message at `row`, prepared for comparison with later ones."""
         about = frozenset(content_of("\n".join(statements) or text))
         context = None if people else self.contexts.of(row)
         about = about | context.words if context else about

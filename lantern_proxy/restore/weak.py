@@ -58,7 +58,7 @@ def without_weak(
             near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
             lays_down = any(candidate.lines[i].sort in ("rule", "preference") for i in candidate.lost)
             bears = people or held > 0 or near or not (is_shown or (is_worded and not lays_down))
-            together = (passage.session, passage.turn) == (reference.session, reference.turn)  # what was said to it
+            together = (passage.session, passage.turn) == (reference.session, reference.turn)  # of the same turn
             is_told = held >= SURELY or together or passage.pinned
             return is_told or (bears and evidence.score(row) >= least)
 

@@ -89,6 +89,6 @@ def read_table(path: Path) -> Table | None:
     try:
         with np.load(path) as data:
             return Table(data["pieces"].tobytes().decode().split("\n"), data["vectors"])
-    except Exception:  # zipfile and numpy have a dozen kinds for what is damaged
+    except Exception:  # zipfile and numpy raise a dozen types for damaged files
         log.exception("%s cannot be read; signal alike is off", path)
         return None

@@ -19,7 +19,7 @@ try:
 except ImportError:
     BUILT = False
 else:
-    BUILT = hasattr(lib, "late_by_lists")  # one that was built before lacks it
+    BUILT = hasattr(lib, "late_by_lists")  # an older build lacks it
 
 Tokens = npt.NDArray[np.int8]
 """(tokens, DIM): unit vectors times SCALE, rounded."""
@@ -116,7 +116,7 @@ def in_context(
         return matches
     first = int(places.min())
     best = np.zeros((len(matches), int(places.max()) - first + 2))
-    at = np.arange(len(matches))[:, None] * best.shape[1] + (places - first + 1)  # in one line numpy is quick at it
+    at = np.arange(len(matches))[:, None] * best.shape[1] + (places - first + 1)  # flat: fastest in numpy
     told = discount * matches if openness is None else openness * matches
     np.maximum.at(best.reshape(-1), at.reshape(-1), told.reshape(-1))
     gained = np.maximum(0.0, best[:, places - first] - matches)

@@ -15,7 +15,7 @@ try:
 except ImportError:
     BUILT = False
 else:
-    BUILT = hasattr(lib, "relative_columns")  # one that was built before lacks it
+    BUILT = hasattr(lib, "relative_columns")  # an older build lacks it
 
 COLUMNS = (
     "", "_z", "_rank", "_near", "_near_rank", "_2before", "_before", "_after", "_2after", "_session",
