@@ -197,7 +197,7 @@ def backups(config: "Config") -> Iterator[Path]:
 
 
 def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool:
-    """Is nothing left of what is named along with --verify?"""
+    """True if nothing is left of what is named along with --verify, or if nothing is named."""
     if (rule.session, rule.project, rule.match, tenant) == (None, None, None, None):
         return True
     with settings.open() as archive:
