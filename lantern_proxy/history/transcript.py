@@ -25,6 +25,7 @@ from lantern_proxy.history.embedded import (
     new_message,
     squeezed,
     text_of_entry,
+    unnamed,
 )
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import Entry, Session, before_answer, spoken
@@ -115,7 +116,7 @@ def session_of_transcript(
     best = max(told, key=lambda each: (*each.fit, each.shows_end, -len(each.session.keys)), default=None)
     if best is None or said is None:
         return best and best.session
-    if _is_said_elsewhere(best.session, best.lines, sessions, request):
+    if _is_said_elsewhere(best, sessions, said, request):
         return None
     rivals = [each for each in told if each.fit == best.fit]
     is_one = _is_one_line(best.lines) or best.lines.messages[-1] is request.messages[-1]
@@ -124,17 +125,28 @@ def session_of_transcript(
     return best.session if alone or not any(_hides(each.session, each.lines) for each in rivals) else None
 
 
-def _is_said_elsewhere(best: Session, lines: Request, others: Iterable[Session], request: Request) -> bool:
-    """If no user text stands in the request as it was sent, only an answer and lines around it: was each of these also
-    heard or said in one of `others`? Bots say the same to many, and their users nod.
-
-    lines: the text, read as that of `best`
-    """
-    text, told = _text_of(request), _known_of(best, lines)
-    if all(each in text for each in told):
+def _is_said_elsewhere(
+    told: "_Told", others: Iterable[Session], said: Mapping[str, Iterable[str]], request: Request
+) -> bool:
+    """If a text shows only part of its session, or shows it in another form: was each of its known lines, up to the
+    last of them, also heard or said in one of `others`? Bots say the same to many, and their users nod."""
+    session, text, known = told.session, _text_of(request), _known_of(told.session, told.lines)
+    if _shows_all(session, told.lines) and all(each in text for each in known):
         return False
-    said = "\n".join(text_of_entry(e) for s in others if s is not best for e in s.head)
-    return all(line in said for each in told for line in each.splitlines() if line in text)
+    backward = Backward(text)
+    ends = (at + len(each) for each in known if each and (at := backward.rfind(each, len(text))) >= 0)
+    before = text[: max(ends, default=0)]
+    lines = [unnamed(line) for each in known for line in each.splitlines() if line in before]
+    held = (text for s in others if s is not session for text in (*said.get(s.id, ()), *map(text_of_entry, s.head)))
+    whole = Haystack("\n".join(held), _MOST_READ)
+    return all(line in whole for line in lines)
+
+
+def _shows_all(session: Session, lines: Request) -> bool:
+    """Does a transcript hold everything that a session ever held? lines: the transcript, read as the session's"""
+    read = {id(m) for m in lines.messages}
+    shown = {e.key for e in session.head if id(e.message) in read}
+    return shown >= session.keys - {key for _, key in session.system_keys}
 
 
 def _is_preceded(told: "_Told", said: Iterable[str], request: Request) -> bool:

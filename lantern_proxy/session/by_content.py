@@ -20,6 +20,7 @@ from lantern_proxy.session.index import (
     holders_of,
     ids_of,
     is_greeting,
+    is_ones_own,
     main_of,
     numbers_of,
 )
@@ -65,18 +66,18 @@ def continued_session(known: Known, request: Request) -> Session | None:
             continue
         alive = [known.sessions[sid] for sid in holders if known.sessions[sid].api == request.api]
         alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
-        alive = [s for s in alive if not _is_bare_window(s) or s.system == system_text(request)]
+        alive = [s for s in alive if not _is_bare_window(known, s) or s.system == system_text(request)]
         same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:
             return _likeliest(known, same or alive, request)
     return None
 
 
-def _is_bare_window(session: Session) -> bool:
-    """Does a head begin in the middle of a conversation and hold only very short messages? Any other conversation may
-    reach the same head."""
+def _is_bare_window(known: Known, session: Session) -> bool:
+    """Does a head begin in the middle of a conversation and hold nothing that was said only there? Any other
+    conversation may reach the same head."""
     said = spoken(e.message for e in session.head)
-    return bool(said) and said[0].role == "assistant" and all(breadth(plain(m.text)) < PROBE_CHARS for m in said)
+    return bool(said) and said[0].role == "assistant" and not any(is_ones_own(known, session, m) for m in said)
 
 
 def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:

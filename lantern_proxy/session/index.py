@@ -9,8 +9,8 @@ from typing import Any
 from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history.record import Session
-from lantern_proxy.history.text import shared_front, terms
-from lantern_proxy.turn import Item, Message, is_random
+from lantern_proxy.history.text import breadth, shared_front, terms
+from lantern_proxy.turn import Item, Message, is_random, plain
 
 Trace = tuple[dict[Any, set[str]], str | bytes]
 """One of the indexes of `Known`, and a key under which it names a session."""
@@ -90,6 +90,13 @@ def is_named(known: Known, value: str) -> bool:
 def is_said_once(known: Known, text: str) -> bool:
     """Was this text, however short, said in exactly one session? For long texts is_own() asks an index instead."""
     return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
+
+
+def is_ones_own(known: Known, session: Session, message: Message) -> bool:
+    """Does a message hold a text of more than a word or two that was said only in this session?"""
+    said = known.said.get(session.id, {})
+    texts = [plain(i.text) for i in message.items if i.kind == "text"]
+    return any(breadth(t) >= PROBE_CHARS and t in said and is_said_once(known, t) for t in texts)
 
 
 def ids_named(known: Known, id: str) -> list[str]:

@@ -6,13 +6,13 @@ one person must not get what was said to another.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
-from itertools import dropwhile, islice, pairwise, takewhile
+from itertools import dropwhile, islice, takewhile
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.branches import states_of
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
-from lantern_proxy.history.record import Session, goes_on, items_of, spoken
+from lantern_proxy.history.record import Session, chains, goes_on, items_of, place_key, spoken
 from lantern_proxy.history.shared_prefix import changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth
@@ -23,6 +23,7 @@ from lantern_proxy.session.index import (
     holders_of,
     holding_sessions,
     ids_of,
+    is_ones_own,
     is_said_once,
     numbers_of,
     receivers_of,
@@ -126,7 +127,7 @@ def under_prompt(known: Known, sessions: Sequence[Session], request: Request) ->
     none has that prompt. If the client names people, only exact matches."""
     system = system_text(request)
     same = [s for s in sessions if s.system == system]
-    if not same or request.person:
+    if not same or (request.person and all(s.person == request.person for s in same)):
         return same or [*sessions]
     varied = (s for s in reversed(known.sessions.values()) if len(s.system_keys) > 1)
     varies = any(shows_system_of(s, request) for s in islice(varied, CANDIDATES))
@@ -190,8 +191,11 @@ def _begun(session: Session, request: Request) -> int:
 
 
 def _is_beginning(shown: list[Message], session: Session) -> bool:
-    """Is what is shown the beginning of the session's conversation?"""
-    return not session.lost and in_common(said_in(session.head), shown) == len(shown)
+    """Is what is shown the beginning of a conversation, or all of it, though its last question came with more?"""
+    if session.lost:
+        return False
+    is_all = shared_end(session, shown) == len(shown) == sum(1 for _ in said_in(session.head))
+    return is_all or in_common(said_in(session.head), shown) == len(shown)
 
 
 def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Message]) -> bool:
@@ -220,12 +224,21 @@ def calls_lead_elsewhere(known: Known, session: Session, request: Request) -> bo
     """
     messages, head = request.messages, [e.message for e in session.head]
     others = [messages[at] for at in changed(head, messages)] + [*messages[len(head) :]]
+    if any(_is_said_elsewhere(known, session, m) for m in messages[len(head) : end_of_shown(messages)]):
+        return True
     if not any(m.ids for m in others):
         return False
     numbers = numbers_of(others)
     led = Counter(sid for i in items_of(others) for value in ids_of(i, numbers) for sid in known.by_id.get(value, ()))
     theirs = _candidates(known, led, request)
     return any(led[s.id] > led[session.id] for s in theirs)
+
+
+def _is_said_elsewhere(known: Known, session: Session, message: Message) -> bool:
+    """Does a message hold a text of more than a word or two that only one other conversation said or heard?"""
+    said = known.said.get(session.id, {})
+    texts = (plain(i.text) for i in message.items if i.kind == "text")
+    return any(breadth(t) >= PROBE_CHARS and t not in said and is_said_once(known, t) for t in texts)
 
 
 def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
@@ -258,6 +271,8 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 
     weak: ids that may stand for many conversations
     """
+    if _is_anothers_key(known, session, request, weak):
+        return True
     if not session.lost and goes_on(session, request):
         return False  # it holds no more than is shown
     messages, got = request.messages, list[Session]()
@@ -273,6 +288,8 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 
     got = [s for s in got if s.keys != session.keys]
     is_told_here = bool(held_by(session).difference(*map(held_by, got)))
+    if shown and _is_anothers_beginning(known, session, request, end):
+        return True
     states = states_of if is_told_here or len(shown) > _FEW else _before_asides
     got = [s for s in got if any(_may_end(each, shown, asked) for each in states(s))]
     if not got:
@@ -292,11 +309,30 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
     return any(fit > own for _, fit in ranks) or under_prompt(known, [session, *alike], request) != [session]
 
 
+def _is_anothers_beginning(known: Known, session: Session, request: Request, end: int) -> bool:
+    """Did another conversation, but not this one, begin with everything that the request shows up to message `end`? Its
+    user may be back there, or a program may open all its conversations that way."""
+    begun = place_key(chains(request.messages)[end])
+    others = (
+        s for s in known.sessions.values() if s.api == request.api and not s.side and not is_other_person(s, request)
+    )
+    return begun not in session.keys and any(begun in s.keys for s in others)
+
+
+def _is_anothers_key(known: Known, session: Session, request: Request, weak: Collection[str]) -> bool:
+    """Does the request carry the key of other conversations, while this one has another key and nothing shown is its
+    own? Then keys tell conversations apart, and this one's did not change."""
+    if not session.family or session.family in weak or not any(known.by_family.get(key) for key in weak):
+        return False
+    return not (
+        held_ids(known, session, ids_in(request)) or any(is_ones_own(known, session, m) for m in request.messages)
+    )
+
+
 def _before_asides(session: Session) -> list[Session]:
     """The states in which a request may continue a session, and those before its last exchanges."""
     head = session.head
-    pairs = enumerate(pairwise(e.message.role for e in head), start=1)
-    ends = [at for at, (role, then) in pairs if role == "assistant" != then]
+    ends = [at for at in range(1, len(head)) if head[at - 1].message.role == "assistant"]
     return [*states_of(session), *(replace(session, head=head[:at]) for at in ends[-_ASIDES:])]
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Set
 
-from lantern_proxy.history.presentation import strings_of
+from lantern_proxy.history.presentation import strings_of, was_asked_with
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
@@ -16,6 +16,7 @@ from lantern_proxy.session.index import (
     is_greeting,
     is_said_once,
     numbers_of,
+    receivers_of,
 )
 from lantern_proxy.session.overlap import end_of_shown, prints_of, said_of, shown_and_asked
 from lantern_proxy.session.transcript_use import is_own
@@ -47,10 +48,14 @@ def shares_only_stock_phrases(known: Known, session: Session, request: Request) 
     if len(shown) == 1 and is_greeting(known, items):
         return True
     last = last_answer(session)
-    said, asked, passed = known.said.get(session.id, {}), _asked_last(session), _passed_last(known, session)
+    said, passed = known.said.get(session.id, {}), _passed_last(known, session)
     for at, m in enumerate(shown):
-        is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(asked, shown[at - 1]))
-        if is_last or said.get(plain(m.text)) == "side" or any(text in plain(m.text) for text in passed):
+        is_last = last is not None and m.print == last.print
+        if is_last and not (at and _is_to_another(known, session, shown[at - 1], m)):
+            return False
+        text = plain(m.text)
+        is_made = said.get(text) == "side" and is_said_once(known, text)
+        if is_made or any(each in text for each in passed):
             return False
     if not shown or _ends_like_last(session, request):
         return False
@@ -100,17 +105,22 @@ def _ends_like_last(session: Session, request: Request) -> bool:
     return is_telling and prints_of(before[-len(shown) - 1 : -1]) == prints_of(shown)
 
 
-def _asked_last(session: Session) -> Set[str] | None:
-    """The words of the user's last text in a session; None if there is none."""
+def _is_to_another(known: Known, session: Session, question: Message, answer: Message) -> bool:
+    """Does the session's last answer stand behind a question other than its own: a short one that shares no word with
+    it, or, if several heard this answer, one that was never asked here?"""
     asked = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
-    return {*_WORD.findall(plain(asked.text).lower())} if asked and plain(asked.text) else None
+    then, now = plain(asked.text) if asked else "", plain(question.text)
+    if was_asked_with(now, then) or mostly_equal(now, then):
+        return False
+    if then and question.role == "user" and len(now) < SUMMARY_CHARS and _words(then).isdisjoint(_words(now)):
+        return True  # what was spoken has no words
+    is_shared = len(holders_of(known, receivers_of(known, answer.items))) > 1
+    is_heard = any(session.id in holding_sessions(known, i.print) or i.print in session.opening for i in question.items)
+    return is_shared and not is_heard
 
 
-def _is_asked_anew(asked: Set[str] | None, message: Message) -> bool:
-    """Is it a short user text without a word of the last question? An audio message has no words."""
-    text = plain(message.text)
-    is_short = message.role == "user" and len(text) < SUMMARY_CHARS
-    return is_short and asked is not None and asked.isdisjoint(_WORD.findall(text.lower()))
+def _words(text: str) -> set[str]:
+    return {*_WORD.findall(text.lower())}
 
 
 def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
