@@ -188,3 +188,13 @@ def test_a_script_that_shows_less_than_was_said_behind_the_same_lines_is_nobodys
     turn(lab, script(begun, RESTART, OWN), "Please wait for it.")
     turn(lab, script(begun, RESTART, f"{OWN}\nbot: run(contract)\nresult: contract 7731-R"), RESTART)
     assert "7731-R" not in turn(lab, script(begun, RESTART, "Thanks."), "OK.")
+
+
+def test_what_all_conversations_open_with_is_no_window_of_one_that_heard_its_last_words_again() -> None:
+    lab = Lab()
+    opening = [*said("How long is the warranty?", "Two years.", "Can I park at the shop?", "Yes, for an hour."),
+               assistant(HELLO)]  # fmt: skip
+    turn(lab, [*opening, user(f"Context: red means no line.\n\nQuestion: {OWN}")], HELLO)
+    turn(lab, [assistant("The customer of case 3 asked for help, and it is still open."), user("It is dead.")], HELLO)
+    asked = user("Context: a reset takes ten seconds.\n\nQuestion: My contract is 8531-K.")
+    assert "7731-R" not in turn(lab, [*opening, asked], "OK.")

@@ -7,6 +7,7 @@ summary or the last answer in front; or it uses what was said for something else
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -46,6 +47,8 @@ from lantern_proxy.turn import SYSTEM, Request, plain
 
 _QUOTED_CHARS = 8
 """Only texts of at least this length prove that a session is quoted: shorter ones stand in many others."""
+_QUOTED = 16
+"""Most quoted texts that are looked for in everything that was said."""
 _AT_ONCE_S = 15 * 60.0
 """A client that requested a summary continues with it within this time. Later, a text with the session's last answer is
 more likely one that people pass on."""
@@ -161,9 +164,11 @@ def _quotes_own(known: Known, session: Session, whole: str | Haystack, *, but: s
 
 
 def _quoted_own(known: Known, session: Session, whole: str | Haystack, *, but: str) -> Iterator[str]:
-    """The texts in `whole`, apart from `but`, that were said in this session only."""
+    """The texts in `whole`, apart from `but`, that were said in this session only. No other session may hold one even
+    within a longer text: some clients write their whole history into one."""
     said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
-    return (text for text in said if text != but and is_said_once(known, text))
+    once = islice((text for text in said if text != but and is_said_once(known, text)), _QUOTED)
+    return (text for text in once if _are_own(known, session, [text]))
 
 
 def _quoted_of(

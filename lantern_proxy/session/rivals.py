@@ -288,7 +288,8 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 
     got = [s for s in got if s.keys != session.keys]
     is_told_here = bool(held_by(session).difference(*map(held_by, got)))
-    if shown and _is_anothers_beginning(known, session, request, end):
+    is_opening = len(shown) > 1 and all(i.print in session.opening for m in shown for i in m.items)
+    if shown and (is_opening or _is_anothers_beginning(known, session, request, end)):
         return True
     states = states_of if is_told_here or len(shown) > _FEW else _before_asides
     got = [s for s in got if any(_may_end(each, shown, asked) for each in states(s))]
