@@ -4,8 +4,9 @@
 
 The bots of crowd.py speak one protocol and send no ids. These programs name their chats, their users, all by one
 name, or nobody; they show windows, summaries, documents, examples; they have titles made and messages sorted, take back
-what was said, ask again what failed, go on from stored answers, and call for tools by numbers. Each user says numbers
-that nobody else says. tests/test_session_crowd.py plays some.
+what was said, ask again what failed, go on from stored answers, and call for tools by numbers. Those from 100,000 on
+have habits of real apps, too (strangers_habits.py). Each user says numbers that nobody else says.
+tests/test_session_crowd.py plays some.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from clients.dialects import Reply
 from crowd import Found, total
 from possible.draw import numbers
 from possible.wire import Dress, Json, Msg, answer, body_of
+from strangers_habits import PROFILE, draw_habits, say, show
+from strangers_habits import answer as answered
 
 from lantern_proxy.follow import Step
 from lantern_proxy.wire import chat, messages, responses
@@ -124,6 +127,8 @@ class Program:
     begins: tuple[str, ...]
     """What each chat opens with: examples, a greeting."""
     incidents: tuple[str, ...]
+    habits: tuple[str, ...]
+    """See strangers_habits.py."""
 
 
 def draw(number: int) -> Program:
@@ -140,6 +145,7 @@ def draw(number: int) -> Program:
         echoed=rng.choice((0.0, 0.3, 0.7)), calls=rng.choice(("none", "none", "numbered", "minted")),
         begins=(*(EXAMPLES if rng.random() < 0.15 else ()), *(("", GREETING) if rng.random() < 0.15 else ())),
         incidents=tuple(rng.sample(INCIDENTS[: 5 if ids in STORED else None], rng.randint(0, 4))),
+        habits=draw_habits(number),
     )  # fmt: skip
 
 
@@ -155,6 +161,8 @@ class Talk:
     summary: str = ""
     stored: str = ""
     """The id of the last answer."""
+    shared: frozenset[str] = frozenset()
+    """Numbers of the chat of which this one is a copy."""
     sent: int = 0
     """Messages that the upstream has stored."""
 
@@ -178,11 +186,22 @@ class _Play:
         if self.p.at_once:
             self.rng.shuffle(order)
         for talk in order:
+            if "forked" in self.p.habits and self.p.ids != "conversation" and not talk.sent and self.rng.random() < 0.5:
+                self._fork(talk)
             for what in self.p.incidents if talk.sent else ():
                 if self.rng.random() < 0.2:
                     self._meet(what, talk)
             self._turn(talk)
         return self.found
+
+    def _fork(self, talk: Talk) -> None:
+        """The chat begins as a copy of another one, which is then no secret of that."""
+        if begun := [t for t in self.talks if len(t.history) > 2 and t.history[-1].role == "assistant"]:
+            other = self.rng.choice(begun)
+            talk.history[:] = other.history
+            if self.p.view == "new":
+                talk.stored, talk.sent = other.stored, other.sent
+            talk.shared = frozenset(other.numbers) | other.shared
 
     def _turn(self, talk: Talk) -> None:
         answer = self._say(talk)
@@ -192,7 +211,7 @@ class _Play:
             told = f"contract {talk.numbers[0]}" if of == "contract" and talk.numbers else HOURS
             talk.history.append(Msg("result", (told,), call=call))
         self._ask(talk, Reply(answer))
-        if len(talk.history) > 6 and not talk.summary:
+        if len(talk.history) > 6 and (not talk.summary or ("rolled" in self.p.habits and self.rng.random() < 0.3)):
             self._sum_up(talk)
 
     def _say(self, talk: Talk) -> str:
@@ -203,12 +222,13 @@ class _Play:
             talk.numbers.append(number := f"{rng.randrange(10**8):08d}")
             said = rng.choice(OWN).format(number)
             answer = rng.choice(ECHOED).format(number) if rng.random() < p.echoed else answer
-        talk.history.append(Msg("user", (said,)))
-        return answer
+        talk.history.append(Msg("user", (say(p.habits, rng, said, talk.person),)))
+        return answered(p.habits, rng, sum(m.role == "user" for m in talk.history[self.began :]) - 1, answer)
 
     def _sum_up(self, talk: Talk) -> None:
         told = (f"The number {number} was told." for number in talk.numbers if self.rng.random() < 0.5)
-        talk.summary = TOLD.format(f"{self.p.number}-{talk.number}", " ".join(told))
+        before = f"Before that: {talk.summary} " if talk.summary and "rolled" in self.p.habits else ""
+        talk.summary = before + TOLD.format(f"{self.p.number}-{talk.number}", " ".join(told))
 
     def _meet(self, what: str, talk: Talk) -> None:
         h, system = talk.history, self._system(talk)
@@ -249,13 +269,14 @@ class _Play:
     def _system(self, talk: Talk) -> str:
         more = {"dated": f" It is {self.nth} o'clock.", "named": f" You speak to customer {talk.person}."}
         document = f" {DOCUMENT}" if self.p.system == "documents" and self.rng.random() < 0.5 else ""
-        return "" if self.p.system == "none" else SYSTEM + more.get(self.p.system, "") + document
+        profile = f" {PROFILE.format(talk.person)}" if "profile" in self.p.habits else ""
+        return "" if self.p.system == "none" else SYSTEM + more.get(self.p.system, "") + document + profile
 
     def _send(self, talk: Talk) -> tuple[Step, Json]:
         shown = talk.history[talk.sent :] if self.p.view == "new" else VIEWS[self.p.view](talk.history, talk.summary)
         system = [self._system(talk), *(m.text for m in shown if m.role == "system")]
         tools = () if self.p.calls == "none" else ("run",)
-        said = [m for m in shown if m.role != "system"]
+        said = show(self.p.habits, self.rng, [m for m in shown if m.role != "system"], talk.person, talk.numbers)
         body = self._body("\n\n".join(filter(None, system)), said, tools)
         if self.p.ids == "chain" and talk.stored:
             body["previous_response_id"] = talk.stored
@@ -297,7 +318,12 @@ class _Play:
             return step
         seen, held = json.dumps(body), "\n".join(self.lab.texts(step.session.id))
         others = [t for t in self.talks if t is not talk and (self.p.ids != "person" or t.person != talk.person)]
-        strangers = [n for other in others for n in other.numbers if n in held and n not in seen]
+        # nothing that was said on another branch comes back
+        left = step.session.abandoned if "forked" in self.p.habits else ()
+        filed = self.lab.kept[step.session.id].filed
+        given = "\n".join(f.message.text for f in filed if f.key not in left)
+        told = (n for other in others for n in other.numbers if n in given and n not in talk.shared)
+        strangers = [n for n in told if n not in seen]
         lost = [n for n in talk.numbers if n not in seen]
         kept = sum(n in held for n in lost)
         self.found.counts.update(requests=1, strangers=bool(strangers), lost=len(lost), found=kept)

@@ -8,10 +8,12 @@ import lantern_proxy.session
 
 BOTS = (*range(150), 4531)
 PROGRAMS = {
-    False: (101, *range(150, 210), 65458, 66060, 66176, 66783, 66835, 68096, 68700, 68828, 70137, 70871),
-    True: (*range(195, 215), 60018, 61441, 61606, 61750, 62303, 63813, 63979, 63991),
-}
-"""Without restarts and with them; those above 60000 showed strangers once."""
+    False: (101, *range(150, 210), 65302, 65458, 66060, 66176, 66738, 66783, 66835, 67657, 68096, 68700, 68828, 70137,
+            70871, 71059, 71816, 71992, 72202, *range(100_000, 100_040), 100_181),
+    True: (*range(195, 215), 20012, 60018, 61123, 61441, 61606, 61750, 61896, 62303, 62456, 63546, 63663, 63813, 63979,
+           63991, *range(100_020, 100_035)),
+}  # fmt: skip
+"""Without restarts and with them; those above 60000 showed strangers once; those from 100,000 on have habits."""
 
 
 @pytest.mark.parametrize("restarts", [False, True])
