@@ -949,6 +949,56 @@ def test_a_text_in_which_a_client_changed_or_dropped_a_few_words_is_not_cleared(
     assert _after_rewriting(LISTENS, LISTENS.replace(" listens on port 54817", "")) == "turn"
 
 
+CONDENSED = {
+    "most of it": "Keep staging database listens 54817 belongs to Marit.",
+    "articles": "Keep mind that our staging database port 54817 and belongs Marit.",
+}
+
+
+@pytest.mark.parametrize("later", CONDENSED.values(), ids=CONDENSED)
+def test_a_text_that_lost_words_all_over_it_is_cleared(later):
+    assert _after_rewriting(LISTENS, later) == "cleared"
+
+
+def test_texts_that_lost_words_all_over_them_one_after_another_are_cleared():
+    chat = Chat(Lab())
+    chat.turn(LISTENS, "I will keep that in mind, and I named the branch for it heron/amber-212.")
+    chat.turn("We froze release 7.19.3 because of the leak in the parser pool.", "It stays frozen until then.")
+    chat.history[:3] = [
+        user(CONDENSED["most of it"]),
+        assistant("keep that mind, named branch heron/amber-212."),
+        user("froze release because leak in parser pool."),
+    ]
+    assert chat.turn("Who owns the staging database?", "Marit does.").event == "cleared"
+
+
+def test_a_message_that_loses_words_after_a_loss_is_known_as_what_it_was():
+    chat = Chat(Lab())
+    chat.turn(LISTENS, "I will keep that in mind.")
+    chat.turn("Shall we begin with the log?", "Yes, show me what there is.")
+    asked = "Here it is, and the last line of it is the one that I do not understand at all."
+    chat.history = chat.history[2:]
+    assert chat.turn(asked, "It restarts.").event == "window"
+    at = 3  # behind the system prompt
+    before = chat.turn("Why does it?", "A timer does it.").verdict.kept[at]
+    chat.history[2] = user(asked.replace("the last", "last").replace("do not", "not"))
+    verdict = chat.turn("Stop it, please.", "It is stopped.").verdict
+    assert (verdict.event, verdict.kept[at], [*verdict.dressed]) == ("turn", before, [at])
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["Keep in mind that our staging database listens at port 54817, it belongs to Marit.", "Our database is up today."],
+    ids=["changed", "another"],
+)
+def test_a_text_that_got_other_words_is_not_cleared(later):
+    assert _after_rewriting(LISTENS, later) == "turn"
+
+
+def test_texts_that_lost_hardly_a_word_each_are_the_same():
+    assert _after_rewriting(LISTENS, LISTENS.replace("that our", "our").replace("belongs to", "belongs")) == "turn"
+
+
 def test_a_text_whose_own_ellipsis_moved_is_not_cleared():
     before = "Open files: main.py, parser.py, and so on to the last of them... Please look at the parser of the export."
     assert (

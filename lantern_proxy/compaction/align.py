@@ -20,6 +20,7 @@ from lantern_proxy.compaction.similarity import (
     ends_of,
     is_alike,
     is_behind_note,
+    is_condensed,
     is_mostly,
     is_patched,
     unstamped,
@@ -241,7 +242,7 @@ class _Both:
 
     def _is_likely(self, a: int, b: int) -> bool:
         before, after = self._old[a].item, self._new[b].item
-        return is_alike(before, after) or is_mostly(before, after)
+        return is_alike(before, after) or is_mostly(before, after) or is_condensed(before, after)
 
     def _in_order(self, gap_old: range, gap_new: range) -> Iterator[tuple[int, int]]:
         at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
@@ -269,7 +270,9 @@ class _Both:
         redressed = a >= self._answers and after.role == "assistant" and is_same_answer([before], [after])
         redrawn = not is_pending and before.kind == after.kind == "media" and before.role == after.role
         likely = redressed or redrawn or is_alike(before, after) or is_patched(before, after)
-        return likely or (alone and not is_pending and (is_mostly(before, after) or is_behind_note(before, after)))
+        if likely or not alone or is_pending:
+            return likely
+        return is_mostly(before, after) or is_behind_note(before, after) or is_condensed(before, after)
 
     def moved(self, pairs: Pairs) -> Pairs:
         """Pairs of items that stand elsewhere in the request now. They are not gone, only out of order. Pending items

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 
 from lantern_proxy.compaction.align import Pairs
 from lantern_proxy.compaction.diff import Diff, is_user_text
-from lantern_proxy.compaction.similarity import bare, has_ellipsis_for, is_alike
+from lantern_proxy.compaction.similarity import bare, has_ellipsis_for, is_alike, is_condensed
 from lantern_proxy.history.presentation import shown_as
 from lantern_proxy.history.record import before_answer
 from lantern_proxy.history.text import shared_ends, shared_front, terms
@@ -108,7 +108,7 @@ def _tells_other(before: str, after: str) -> bool:
 
 
 def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
-    """Was part of a text left out, at its end or in its middle? A mark may stand in its place.
+    """Was part of a text left out, at its end or in its middle, or words all over it? A mark may stand in its place.
 
     A text of the last turn, and the last result, may lose what their client had appended. A text of the last turn
     counts as cut if an ellipsis stands in its middle, or if it ends within a word.
@@ -121,7 +121,8 @@ def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
     before = plain(old.text)
     after = _without_note(before, plain(new.text))
     omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after, one_end=in_place)
-    if not omits and not (_is_shorter(old.kind, before, after) and _is_of(before, after)):
+    cut = omits or (_is_shorter(old.kind, before, after) and _is_of(before, after))
+    if not cut and not (_lost_a_part(before, after) and is_condensed(old, new)):
         return False
     if old.kind == "text" and (after in _behind_thoughts(old) or _is_in_front_now(diff, before, after, diff.new[b].at)):
         return False
@@ -131,6 +132,11 @@ def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
         return True
     was_last = diff.old[a].at == len(before_answer(diff.session)) - 1
     return not (was_last and before.startswith(plain(new.text)))
+
+
+def _lost_a_part(before: str, after: str) -> bool:
+    """Is a fifth of a text gone, and enough of it to tell something?"""
+    return len(after) <= min(_CUT_SHARE * len(before), len(before) - _OMITTED_MIN_CHARS)
 
 
 def _behind_thoughts(i: Item) -> list[str]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from lantern_proxy.compaction.align import Pairs, Seat, align, seats, with_distinct_ids
 from lantern_proxy.compaction.lines import untimed
+from lantern_proxy.compaction.similarity import is_condensed_from
 from lantern_proxy.history.record import Said, Session, before_answer, chains, place_key
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import mostly_equal, shared_ends
@@ -74,14 +75,14 @@ class Diff:
 
     @property
     def dressed(self) -> dict[int, str]:
-        """Index of each message of the request that contains the head's message and more -> hex fingerprint of the
-        latter."""
+        """Index of each message of the request that contains the head's message and more, or lost words of it -> hex
+        fingerprint of the latter."""
         before, now = {e.key: e.message for e in self.session.head}, self.request.messages
         pairs = [(at, before[key], now[at]) for at, key in enumerate(self.kept) if key]
         return {
             at: old.print.hex()
             for at, old, new in pairs
-            if old.print != new.print and plain(old.text) in plain(new.text)
+            if old.print != new.print and _is_dressed(plain(old.text), plain(new.text))
         }
 
     def _is_another_result(self, a: int, b: int) -> bool:
@@ -203,6 +204,10 @@ def _is_finished(session: Session) -> bool:
 
 def is_user_text(seat: Seat) -> bool:
     return seat.item.role == "user" and seat.item.kind == "text"
+
+
+def _is_dressed(before: str, after: str) -> bool:
+    return before in after or is_condensed_from(before, after)
 
 
 def untimed_text(i: Item) -> str:

@@ -6,7 +6,7 @@ A text may have lost or gained an end, a note or a time, been tidied up, or have
 import re
 
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.history.text import mostly_equal, shared_front
+from lantern_proxy.history.text import mostly_equal, shared_ends, shared_front
 from lantern_proxy.turn import Item, plain
 from lantern_proxy.turn_memo import Memo
 
@@ -16,6 +16,8 @@ _ELLIPSIS_CHARS = 40
 MARK_CHARS, _MIN_ALIKE = 8, 8
 """Characters of the beginning and end by which a text is found; and least length of texts that may match without being
 equal."""
+_CONDENSED_WORDS, _CONDENSED_SHARE = 3, 0.25
+"""Least words, and share of its words, that a text of which words were left out has kept."""
 _NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
 _CLOSED, _CLOSED_CHARS = re.compile(r"(?:\s*</[\w:.-]+>)+\Z"), 200
 _NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
@@ -92,6 +94,23 @@ def is_behind_note(old: Item, new: Item) -> bool:
         and ends_of(old) == ends_of(new)
         and (new.text.rpartition("\n\n")[2] == said)
     )
+
+
+def is_condensed(old: Item, new: Item) -> bool:
+    """Is a text what is_condensed_from() says?"""
+    return _are_texts(old, new) and is_condensed_from(plain(old.text), plain(new.text))
+
+
+def is_condensed_from(before: str, after: str) -> bool:
+    """Are the words of a text some of those that it had, in their order? Some clients leave out each that seems to say
+    little. What is missing in one place alone was a note there."""
+    had, left = before.split(), after.split()
+    if not max(_CONDENSED_WORDS, _CONDENSED_SHARE * len(had)) <= len(left) < len(had):
+        return False
+    if shared_ends(before, after) >= len(after):
+        return False
+    rest = iter(had)
+    return all(word in rest for word in left)
 
 
 def _are_texts(old: Item, new: Item) -> bool:
