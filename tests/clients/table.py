@@ -64,8 +64,10 @@ _CAYU = ("cayu==0.15.0",)
 _TURNLOOP = ("turnloop==0.1.12",)
 _FORGE = ("forge-guardrails==0.10.0",)
 _HISTORY = (
-    "openai==3.57.0", "chatcram==0.1.0", "contexttrim==0.1.0", "langstate==0.2.4", "roleplay-slim==0.4.1",
+    "openai==3.57.0", "chatcram==0.1.0", "compression-prompt==0.1.2", "contexttrim==0.1.0", "langstate==0.2.4",
+    "llm-context-budget==0.1.0", "roleplay-slim==0.4.1",
 )  # fmt: skip
+_GOOGLE_ADK = ("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0")
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
@@ -155,7 +157,7 @@ CLIENTS = (
     ),
     Client(
         name="google-adk", family="Google ADK", protocol="chat", losses=COMPACTED, compactions=2,
-        pip=("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0"), drive=program("google_adk_agent.py"),
+        shares="google-adk", pip=_GOOGLE_ADK, drive=program("google_adk_agent.py"),
     ),
     Client(
         name="agentscope", family="AgentScope", protocol="chat", losses=COMPACTED,
@@ -804,5 +806,32 @@ CLIENTS = (
     Client(
         name="roleplay-slim", family="roleplay-slim", protocol="chat", losses=CLEARED, compactions=2, tools=False,
         package="roleplay-slim", shares="history", pip=_HISTORY, drive=program("history_chat.py", "roleplay-slim"),
+    ),
+    Client(
+        name="litellm", family="LiteLLM", protocol="chat", losses=WINDOW | CLEARED, compactions=3, tools=False,
+        pip=("litellm==1.110.2", "openai==3.57.0"), drive=program("history_chat.py", "litellm"),
+    ),
+    Client(
+        name="llm-context-budget", family="llm-context-budget", protocol="chat", losses=COMPACTED, compactions=3,
+        package="llm-context-budget", tools=False, shares="history", pip=_HISTORY,
+        drive=program("history_chat.py", "llm-context-budget"),
+    ),
+    Client(
+        name="compression-prompt", family="compression-prompt", protocol="chat", losses=CLEARED, compactions=3,
+        package="compression-prompt", tools=False, shares="history", pip=_HISTORY,
+        drive=program("history_chat.py", "compression-prompt"),
+    ),
+    Client(
+        name="google-adk-filter", family="Google ADK", protocol="chat", losses=WINDOW, compactions=3,
+        shares="google-adk", pip=_GOOGLE_ADK, drive=program("google_adk_agent.py", "filter"),
+    ),
+    Client(
+        name="cloudflare-agents", family="Cloudflare Agents", protocol="chat", losses=COMPACTED, compactions=2,
+        npm=("agents@0.32.0", "ai@6.0.326", "@ai-sdk/openai@3.0.141", "zod@4.6.7", "--legacy-peer-deps"),
+        drive=program("cloudflare_sessions.mjs"),
+    ),
+    Client(
+        name="ms-agent", family="MS-Agent", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        pip=("ms-agent==1.6.0", "loguru==0.7.3"), drive=program("ms_agent_chat.py"),
     ),
 )  # fmt: skip

@@ -149,7 +149,8 @@ class Script:
             instructions = texts[0][1]  # what they are about stands behind them, in parts of its own
         elif heard.tools and not _SUMMARISER.match(instructions):
             instructions = ""
-        if SUMMARY in instructions or self._is_of_turn(instructions):  # what it says of summaries asks for none
+        grown = spoken is not None and last == spoken.said
+        if SUMMARY in instructions or self._is_of_turn(instructions, grown=grown):  # what it says asks for no summary
             instructions = ""
         is_title = _TITLE.search(instructions[:400])
         wish = "" if spoken and _is_said_behind_a_note(last, spoken.said, heard) else _GIVEN.sub("", last)
@@ -204,10 +205,14 @@ class Script:
             return "summary", Reply(f"<analysis>Nothing to add.</analysis>\n<summary>\n{summary}\n</summary>")
         return "summary", Reply(summary)
 
-    def _is_of_turn(self, instructions: str) -> bool:
-        """Did a turn come under these instructions? A client may leave its tools out where the window is full."""
+    def _is_of_turn(self, instructions: str, *, grown: bool) -> bool:
+        """Did a turn come under these instructions? A client may leave its tools out where the window is full.
+
+        grown: may what was said stand behind them by now?
+        """
         turns = (r.heard for r in self.received if r.heard and r.kind == "main")
-        return any(("system", instructions) in turn.said for turn in turns)
+        own = (text for turn in turns for role, text in turn.said if role == "system" and text)
+        return any(instructions == text or (grown and instructions.startswith(text)) for text in own)
 
     def _turn(self, said: Sequence[tuple[str, str]]) -> int:
         """Index of the newest turn that the request holds, -1 for none."""

@@ -1,4 +1,5 @@
-"""A Google ADK agent over LiteLLM whose app compacts its events after every third line of the user."""
+"""A Google ADK agent over LiteLLM whose app compacts its events after every third line of the user, or shows its model
+the last two of them alone (`filter`)."""
 
 import asyncio
 import json
@@ -10,6 +11,7 @@ from google.adk.apps import App
 from google.adk.apps.app import EventsCompactionConfig
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.models.lite_llm import LiteLlm
+from google.adk.plugins.context_filter_plugin import ContextFilterPlugin
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
@@ -25,7 +27,10 @@ async def main():
     model = LiteLlm(model="openai/gpt-5-mini", api_base=JOB["url"] + "/v1", api_key="sk-dummy-google-adk")
     agent = LlmAgent(name="operator", model=model, instruction="You help a small team.", tools=[shell])
     compaction = EventsCompactionConfig(summarizer=LlmEventSummarizer(llm=model), compaction_interval=3, overlap_size=1)
-    runner = InMemoryRunner(app=App(name="talk", root_agent=agent, events_compaction_config=compaction))
+    forgets = {"events_compaction_config": compaction}
+    if sys.argv[1:] == ["filter"]:
+        forgets = {"plugins": [ContextFilterPlugin(num_invocations_to_keep=2)]}
+    runner = InMemoryRunner(app=App(name="talk", root_agent=agent, **forgets))
     await runner.session_service.create_session(app_name="talk", user_id="u", session_id="s")
     answers = []
     for line in JOB["lines"]:

@@ -30,9 +30,46 @@ def shortener(name, summed_up):
 
         trim, size = MiddleDrop(), lambda message: len(message["content"]) // 4 + 4
         return lambda messages: messages[:1] + trim.fit(messages[1:], 160, size)[0], False
+    if name == "litellm":
+        from litellm.utils import trim_messages
+
+        return lambda messages: trim_messages(messages, model="gpt-4", max_tokens=170), False
+    if name == "llm-context-budget":
+        return in_budget(summed_up), False
+    if name == "compression-prompt":
+        from compression_prompt import Compressor, CompressorConfig
+
+        few = Compressor(CompressorConfig(target_ratio=0.5, min_input_tokens=5, min_input_bytes=20))
+        return lambda messages: [*messages[:1], *without_words(few, messages[1:])], False
     from roleplay_slim import CompressorConfig, compress
 
     return lambda messages: compress(messages, CompressorConfig(keep_recent_turns=2)), False
+
+
+def in_budget(summed_up):
+    """What is older than the last messages is summed up behind the system prompt, each summary with what follows."""
+    from context_budget import pack_messages
+
+    packed = {"summary": "", "summarized_count": 0}
+
+    def summarize(before, dropped):
+        told = "\n".join(f"{message['role']}: {message['content']}" for message in dropped)
+        return summed_up(f"Summarize. Summary so far: {before or 'none'}\n{told}")
+
+    def shorten(messages):
+        budget = {"context_tokens": 300, "response_reserve": 20, "recent_window": 3, "summarize": summarize}
+        before = {"summary": packed["summary"], "already_summarized": packed["summarized_count"]}
+        found = pack_messages(messages[1:], system_blocks=[messages[0]["content"]], **budget, **before)
+        packed.update(summary=found.summary, summarized_count=found.summarized_count)
+        return found.messages
+
+    return shorten
+
+
+def without_words(few, messages):
+    """All but the last three messages, each without the words that tell least."""
+    old, recent = messages[:-3], messages[-3:]
+    return [*({**message, "content": few.compress(message["content"]).compressed} for message in old), *recent]
 
 
 def main():
