@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
@@ -128,8 +127,7 @@ class Peers:
             answer.close()
 
 
-@dataclass(slots=True, kw_only=True)
-class _ForwardedCall(Relay):
+class _ForwardedCall(Relay, kw_only=True):
     """One request on its way to its own worker, and the answer on its way back."""
 
     origin: Origin

@@ -281,7 +281,7 @@ def kind(text: str, item: Item) -> Kind:
 
 def _states_a_fact(text: str) -> bool:
     low = folded(text)
-    return any(part in low for part in _FACT_PARTS) and _FACTS.search(low) is not None
+    return any(map(low.__contains__, _FACT_PARTS)) and _FACTS.search(low) is not None
 
 
 def summarise(turn: Sequence[Filed]) -> str:

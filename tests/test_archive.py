@@ -41,6 +41,7 @@ from lantern_proxy.archive.backup import backup
 from lantern_proxy.archive.errors import archive_error
 from lantern_proxy.archive.prune import _LOG_WAIT_S, ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
+from lantern_proxy.archive.rows import dumps
 from lantern_proxy.archive.snapshots import snapshot_path
 from lantern_proxy.archive.tenant import _HOLDERS
 from lantern_proxy.archive.transfer import take_in
@@ -929,6 +930,18 @@ def test_pythons_own_sqlite_serves_where_pysqlite3_is_missing(archive: Archive) 
 
 
 # requests, feedback, pruning
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (), [], {}, "", "plain", 'quoted "so" \\ and\nbroken\t\x00', "gr\u00fc\u00dfe \U0001f389",
+        "half \ud800 of two", 10**30, None,
+        [["user", "text", 12, "", ("call_1", "\ud83d"), "00ff"]], {"a": [1, 2.5, True], "\u00e9": {"b": ()}},
+    ],
+)  # fmt: skip
+def test_json_is_stored_as_compact_ascii_whatever_it_holds(value: Any) -> None:
+    assert dumps(value) == json.dumps(value, separators=(",", ":"))
 
 
 def test_why_tells_the_request_its_blocks_and_what_became_of_them(archive: Archive) -> None:

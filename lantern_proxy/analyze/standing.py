@@ -105,7 +105,7 @@ def _may_be_rule(low: str) -> bool:
 
 
 def _may_be_english(low: str) -> bool:
-    return any(sign in low for sign in _OF_RULES) or ("use " in low and any(other in low for other in _OTHERS))
+    return any(map(low.__contains__, _OF_RULES)) or ("use " in low and any(map(low.__contains__, _OTHERS)))
 
 
 def _may_be_preference(low: str) -> bool:

@@ -2,7 +2,7 @@
 
 Free text is kept exactly, lone surrogates included (JSON can carry them, UTF-8 cannot): it is bound as UTF-8 with
 surrogates passed through, and read the same way. Ids with lone surrogates are escaped instead, so that one spelling is
-written and looked up.
+written and looked up; `tenant` and `session` come here escaped, since many rows have the same: see name().
 """
 
 import json
@@ -108,11 +108,19 @@ def head_of(row: Mapping[str, Any]) -> Head:
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode_utf8 = msgspec.json.Encoder().encode
 
 
 def dumps(value: Any) -> str:
-    """Compact ASCII JSON, which any SQLite can store."""
-    return _encode(value) if value or not isinstance(value, tuple | list) else "[]"
+    """Compact ASCII JSON, which any SQLite can store; in a tenth of the time that json takes where there is nothing to
+    escape, and no lone surrogate, which msgspec refuses."""
+    if not value and isinstance(value, tuple | list):
+        return "[]"
+    try:
+        encoded = _encode_utf8(value)
+    except UnicodeEncodeError:
+        return _encode(value)
+    return encoded.decode() if encoded.isascii() else _encode(value)
 
 
 _decode = msgspec.json.Decoder().decode
@@ -139,7 +147,7 @@ def finite(value: float) -> float:
 
 def from_session(tenant: str, project: str, row: SessionRow) -> Row:
     return (
-        name(tenant), name(row.id), name(project), row.api, name(row.family), name(row.parent), exact(row.title),
+        tenant, name(row.id), name(project), row.api, name(row.family), name(row.parent), exact(row.title),
         row.created_at, row.last_seen_at, row.system, dumps(row.tools),
     )  # fmt: skip
 
@@ -154,7 +162,7 @@ def to_session(row: Row) -> SessionRow:
 
 def from_request(tenant: str, session: str, row: RequestRow, passed: Sequence[PassedOver] = ()) -> Row:
     return (
-        name(tenant), name(row.id), name(session), row.at, row.api, exact(row.path), exact(row.model), row.event,
+        tenant, name(row.id), session, row.at, row.api, exact(row.path), exact(row.model), row.event,
         int(row.status), exact(row.query), int(row.restored), int(row.chars), finite(row.ms), dumps(row.degraded),
         int(row.gone), exact(row.error), int(row.size), dumps([_from_passed(each) for each in passed]),
     )  # fmt: skip
@@ -172,7 +180,7 @@ def to_request(row: Row) -> RequestRow:
 def from_filed(tenant: str, session: str, filed: Filed) -> Row:
     message = filed.message
     return (
-        name(tenant), name(session), name(filed.key), filed.position, filed.turn, message.role, exact(message.text),
+        tenant, session, name(filed.key), filed.position, filed.turn, message.role, exact(message.text),
         dumps([_from_item(item) for item in message.items]), blob(message.raw), blob(message.print), int(filed.side),
         int(filed.partial), filed.created_at,
     )  # fmt: skip
@@ -217,7 +225,7 @@ def _to_items(stored: Sequence[Row], text: str) -> tuple[Item, ...]:
 
 def from_passage(tenant: str, project: str, passage: Passage) -> Row:
     return (
-        name(tenant), name(project), name(passage.session), name(passage.message), passage.position, passage.part,
+        tenant, name(project), name(passage.session), name(passage.message), passage.position, passage.part,
         passage.turn, exact(passage.speaker), exact(passage.text), passage.unit, passage.kind, dumps(passage.tags),
         dumps(passage.tools), exact(lines(passage.terms)), passage.created_at, passage.confidence, passage.success,
         passage.accesses, passage.accessed_at, blob(fingerprint(passage.text)),
@@ -239,7 +247,7 @@ def to_passage(row: Row) -> Passage:
 def from_block(tenant: str, session: str, block: Block) -> Row:
     restored = block.restored
     return (
-        name(tenant), name(session), name(block.request), block.anchor, block.chain, name(block.message), block.place,
+        tenant, session, name(block.request), block.anchor, block.chain, name(block.message), block.place,
         restored.kind, exact(restored.text), int(restored.considered), finite(restored.ms), dumps(restored.degraded),
         block.created_at,
     )  # fmt: skip
@@ -252,7 +260,7 @@ def from_placed(tenant: str, block: int, slot: int, placed: Placed) -> Row:
     origin = {field: getattr(placed.passage, field) for field in _ORIGIN}
     signals = {signal: finite(score) for signal, score in placed.signals.items()}
     return (
-        name(tenant), block, slot, int(placed.passage.id), dumps(origin), exact(placed.text), int(placed.rank),
+        tenant, block, slot, int(placed.passage.id), dumps(origin), exact(placed.text), int(placed.rank),
         finite(placed.score), dumps(signals),
     )  # fmt: skip
 

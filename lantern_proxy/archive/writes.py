@@ -118,7 +118,8 @@ def left_uncut(db: Database, limit: int) -> list[Uncut]:
 
 def cross_out(db: Database, cuts: Sequence[Uncut]) -> None:
     """Note that none of their messages waits to be cut any more."""
-    keys = [(name(cut.tenant), name(cut.session), name(filed.key)) for cut in cuts for filed in cut.messages]
+    named = [(name(cut.tenant), name(cut.session), cut) for cut in cuts]
+    keys = [(tenant, session, name(filed.key)) for tenant, session, cut in named for filed in cut.messages]
     db.conn.executemany(CROSS_OUT, keys)
 
 
@@ -127,7 +128,8 @@ def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> l
     messages are not noted as uncut, or are gone by now."""
     before, added = newest(db), []
     for cut, passages in cuts:
-        rows = [from_passage(cut.tenant, cut.project, passage) for passage in passages]
+        tenant = name(cut.tenant)
+        rows = [from_passage(tenant, cut.project, passage) for passage in passages]
         added.append(db.conn.executemany(_CUT_PASSAGE, rows).rowcount if rows else 0)
     cross_out(db, [cut for cut, _ in cuts])
     db.conn.execute(_NEW_WORDS, (before,))

@@ -49,10 +49,12 @@ def fields_of(message: Message) -> list[str]:
     made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
     records = [i.text for i in message.items if i.kind == "text" and _RECORD.match(i.text)]
     sections = [text for i in message.items if i.kind == "text" for text in _sections_of(i.text)]
-    told = [*(text for each in made for text in strings_of(each)), *sections]
+    told = [text for each in made for text in strings_of(each)] + sections
     told += [text for each in records for _, text in _ELEMENT.findall(each)]
-    fronts = (plain(text)[:SUMMARY_CHARS] for text in told)
-    found = [*dict.fromkeys(text for text in fronts if len(text) >= _FIELD_CHARS)]
+    if not told:
+        return []
+    fronts = [plain(text)[:SUMMARY_CHARS] for text in told]
+    found = [*dict.fromkeys([text for text in fronts if len(text) >= _FIELD_CHARS])]
     if len(found) == 1 and len(sections) > _LEAST and len(found[0]) >= _LEAST * _FIELD_CHARS:
         middle = len(found[0]) // _LEAST
         found = [found[0][:middle], found[0][middle:]]

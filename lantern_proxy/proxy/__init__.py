@@ -81,7 +81,7 @@ class Proxy:
         self.kernel = best_kernel()
         self.listeners: list[Callable[[Exchange, int], None]] = []
         """Called with each exchange and its status once its answer has been relayed; they must not block."""
-        self._once = Once(log)
+        self._failing_open = partial(FailingOpen, Once(log))
         self._random = _endless()
         """Random parts of ids; for the event loop alone."""
         self.gate = Gate()
@@ -117,9 +117,6 @@ class Proxy:
         """How long the last bytes of an answer are held until their turn is archived; 0 when the writer is stuck."""
         hold_s = self.config.archive.hold_ms / 1000
         return 0.0 if self.writer.is_stuck(hold_s) else hold_s
-
-    def _failing_open(self, exchange: Exchange, stage: str) -> FailingOpen:
-        return FailingOpen(exchange, stage, self._once)
 
     # --- before the upstream ---------------------------------------------------------------------------------------
 
@@ -291,7 +288,7 @@ class Proxy:
         writing = self.writer.submit(job)
 
         def written(_: object) -> None:  # on the writer's thread, which alone times this stage and warms sessions
-            self.tallies.time("archive", time.monotonic() - submitted)
+            self.tallies.stages["archive"].add(time.monotonic() - submitted)
             if session is not None:
                 self._restoring.warm(exchange, session, main or session)
 

@@ -248,7 +248,7 @@ def _length(filed: Filed) -> int:
 
 
 def _bytes_of(work: Uncut | Settling) -> int:
-    return sum(len(filed.message.raw) for filed in work.messages) if isinstance(work, Uncut) else 0
+    return sum([len(filed.message.raw) for filed in work.messages]) if isinstance(work, Uncut) else 0
 
 
 def _settle(archive: Archive, restorer: LazyRestorer, work: Settling) -> None:

@@ -5,15 +5,14 @@ import logging
 import re
 import time
 from bisect import bisect_left
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lantern_proxy.follow import Step
 from lantern_proxy.turn import Block, Event, PassedOver, Request, Restored
@@ -33,8 +32,7 @@ _NO_HEADER, _SAID_CHARS = re.compile("[^ -~]"), 200
 through the library choose such ids freely."""
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(Struct):
     """One request to a path with memory, on its way through. Proxy.prepare fills it, Proxy.file archives it."""
 
     id: str
@@ -55,22 +53,22 @@ class Exchange:
     event: Event = "passthrough"
     session: str = ""
     ms: float = 0.0
-    inserts: list[Insert] = field(default_factory=list)
-    shown: list[Restored] = field(default_factory=list)
+    inserts: list[Insert] = []
+    shown: list[Restored] = []
     """All blocks that this request carries, replayed ones included."""
-    held: list[Restored] = field(default_factory=list)
+    held: list[Restored] = []
     """Blocks that the upstream already holds, for a request that carries only what is new and names what it
     continues."""
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[Block] = []
     """New blocks, made for this request."""
-    carried: list[Block] = field(default_factory=list)
+    carried: list[Block] = []
     """Earlier blocks that get a new ledger entry, since the text of the message they ride in has changed."""
-    passed: list[PassedOver] = field(default_factory=list)
+    passed: list[PassedOver] = []
     """Passages that the restores for this request left out."""
-    degraded: list[str] = field(default_factory=list)
+    degraded: list[str] = []
     answered: bytes = b""
     """The answer, decoded, as far as it came."""
-    laps: list[tuple[str, float]] = field(default_factory=list)
+    laps: list[tuple[str, float]] = []
     """(stage, seconds) in order: session, restore (where there was one), upstream (to its first byte), answer."""
     lap_at: float = field(default_factory=time.monotonic)
 
@@ -143,7 +141,7 @@ class Tallies:
         """What was skipped and why -> how often."""
         self.events: Counter[str] = Counter()
         self.prepare_s = Histogram()
-        self.stages: dict[str, Histogram] = {}
+        self.stages: defaultdict[str, Histogram] = defaultdict(Histogram)
         """Stage (see Exchange.laps) -> how long it took."""
         self.blocks: Counter[str] = Counter()
         """Kind -> blocks added."""
@@ -163,16 +161,10 @@ class Tallies:
     def settle(self, exchange: Exchange) -> None:
         """Count a request whose answer has been relayed."""
         for stage, seconds in exchange.laps:
-            self.time(stage, seconds)
+            self.stages[stage].add(seconds)
         if exchange.blocks:
             self.blocks.update(block.restored.kind for block in exchange.blocks)
         self.prefix.follow(exchange)
-
-    def time(self, stage: str, seconds: float) -> None:
-        histogram = self.stages.get(stage)
-        if histogram is None:
-            histogram = self.stages[stage] = Histogram()
-        histogram.add(seconds)
 
 
 class Prefixes:
@@ -241,9 +233,9 @@ class FailingOpen(Struct):
     A class, since every request enters five of them and @contextmanager costs five times as much.
     """
 
+    once: Once
     exchange: Exchange
     stage: str
-    once: Once
 
     def __enter__(self) -> None:
         pass

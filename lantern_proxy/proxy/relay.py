@@ -8,9 +8,9 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 
+from msgspec import Struct, field
 from starlette.types import Message, Receive, Send
 
 from lantern_proxy.proxy import Proxy
@@ -41,8 +41,7 @@ class ClientLeft(Exception):
     """The client hung up before it had sent its whole request."""
 
 
-@dataclass(slots=True)
-class Relay:
+class Relay(Struct):
     """Forwards one request and relays its answer. `exchange` is None where memory is off."""
 
     proxy: Proxy

@@ -10,12 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lantern_proxy.archive import Archive, ArchiveError, Record
 from lantern_proxy.config import Config
@@ -57,8 +56,7 @@ class Job(Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     job: Job
     done: Future[bool] = field(default_factory=Future)
     record: Record | None = None

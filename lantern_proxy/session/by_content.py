@@ -76,8 +76,10 @@ def continued_session(known: Known, request: Request) -> Session | None:
 def _is_bare_window(known: Known, session: Session) -> bool:
     """Does a head begin in the middle of a conversation and hold nothing that was said only there? Any other
     conversation may reach the same head."""
-    said = spoken(e.message for e in session.head)
-    return bool(said) and said[0].role == "assistant" and not any(is_ones_own(known, session, m) for m in said)
+    first = next((e.message for e in session.head if e.message.role not in SYSTEM), None)
+    if first is None or first.role != "assistant":
+        return False
+    return not any(is_ones_own(known, session, m) for m in spoken([e.message for e in session.head]))
 
 
 def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:

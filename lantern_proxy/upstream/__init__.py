@@ -21,6 +21,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urljoin, urlsplit
 
+from msgspec import Struct
+
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.connection import without_void_length
 from lantern_proxy.upstream.errors import ConnectTimeout, RemoteProtocolError, TimeoutException, TransportError
@@ -52,8 +54,7 @@ class UpstreamError(RuntimeError):
         self.status = status
 
 
-@dataclass(slots=True)
-class UpstreamAnswer:
+class UpstreamAnswer(Struct):
     """An answer whose head has come and whose body is still on its way."""
 
     status: int

@@ -4,9 +4,10 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lantern_proxy.wire.json import WireError
 
@@ -62,7 +63,7 @@ def is_anthropics(path: str, headers: Sequence[Header]) -> bool:
 
     headers: names in lower case
     """
-    return first_segment(path) == "messages" or any(name == b"anthropic-version" for name, _ in headers)
+    return first_segment(path) == "messages" or b"anthropic-version" in dict(headers)
 
 
 CREDENTIALS = (
@@ -73,8 +74,7 @@ _NO = frozenset({"off", "false", "no", "0"})
 """What says no in a header of ours."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Arrival:
+class Arrival(Struct, kw_only=True):
     """A request as it came. Header names are in lower case."""
 
     method: str
@@ -103,7 +103,7 @@ class Arrival:
     @property
     def is_digested(self) -> bool:
         """Does a header tell a digest of the body? Its upstream would refuse any other body."""
-        return any(name in _DIGESTS for name, _ in self.headers)
+        return not _DIGESTS.isdisjoint(dict(self.headers))
 
     def may_exceed(self, size_bytes: int) -> bool:
         """Is the body longer than this, or of unknown length?"""
@@ -114,8 +114,8 @@ class Arrival:
         """The client's keys, each once, in the order of `places`. Most bring one; a gateway may want one beside that of
         the model, and SDKs that insist on one get a dummy."""
         found = {name: value for name, value in reversed(self.headers) if name in places}
-        values = (found[name].decode("latin-1").strip() for name in places if name in found)
-        bare = (value[6:].lstrip() if value[:7].lower() in ("bearer ", "bearer") else value for value in values)
+        values = [found[name].decode("latin-1").strip() for name in places if name in found]
+        bare = [value[6:].lstrip() if value[:7].lower() in ("bearer ", "bearer") else value for value in values]
         return tuple(dict.fromkeys(filter(None, bare)))
 
     def credential(self) -> str:
