@@ -7,11 +7,12 @@ sentence, white space. Passages of a message do not overlap, and no number, path
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
 from typing import Literal
+
+from msgspec.structs import replace
 
 from lantern_proxy.analyze import fences, folded, sentences, terms
 from lantern_proxy.analyze.specific import specifics

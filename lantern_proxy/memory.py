@@ -141,7 +141,7 @@ class Lantern:
         now, session = time.time(), self._own(session)
         self._recall(session)
         held = self._known.sessions.get(session)
-        request = replace(request, api=held.api if held else api)
+        request = structs.replace(request, api=held.api if held else api)
         if held or (known_as and self._archive.of(self.tenant).holders([known_as])):
             known_as = ""  # a session has that id
         # the program says which conversation it is, so nobody guesses whether it may be a side call
@@ -312,7 +312,7 @@ class Lantern:
         return Record(
             tenant=self.tenant,
             project=self._project,
-            session=replace(session_row(after, self._cleaner.said), last_seen_at=now),
+            session=structs.replace(session_row(after, self._cleaner.said), last_seen_at=now),
             request=RequestRow(
                 id=f"mem_{secrets.token_hex(8)}",
                 at=now,

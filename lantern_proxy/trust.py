@@ -8,8 +8,9 @@ found by a small list of phrasings: a heuristic that words of another kind, or a
 
 import re
 import unicodedata
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from lantern_proxy.turn import CLIENT, INVISIBLE, Passage
 

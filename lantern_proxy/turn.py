@@ -14,7 +14,7 @@ dataclass takes, and since none refers back to itself, the garbage collector nee
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal, get_args
 
@@ -188,8 +188,7 @@ class Head(Struct, frozen=True, kw_only=True, gc=False):
         return Head(keys=tuple(keys), altered=altered, abandoned=tuple(abandoned), lost=self.lost, person=self.person)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What a client asked, in the same shape for all three protocols."""
 
     api: Api
@@ -253,8 +252,7 @@ class Filed(Struct, frozen=True, kw_only=True, gc=False):
     created_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Struct, frozen=True, kw_only=True):
     """A piece of a turn, small enough to be found and restored whole. `id` is 0 until it is archived."""
 
     id: int = 0
@@ -281,9 +279,9 @@ class Passage:
     success: float = 0.5
     accesses: int = 0
     accessed_at: float = 0.0
-    verdict: str = field(default="", compare=False)
+    verdict: str = ""
     """A person's verdict: useful, wrong or outdated; empty when there is none."""
-    pinned: bool = field(default=False, compare=False)
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

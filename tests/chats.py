@@ -10,8 +10,10 @@ step = chat.compact(STYLES["summary as user message"], summary, "go on")
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import head_of

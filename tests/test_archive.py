@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 from sqlite_utils import utils
 
 from lantern_proxy.archive import (
@@ -953,7 +953,8 @@ def test_why_tells_the_request_its_blocks_and_what_became_of_them(archive: Archi
     mine.feedback("s1-r1", one.id, "useful", now=1.0)
     why = mine.why("s1-r1")
     assert why is not None
-    assert (why.request.id, why.blocks[0].restored.placed) == ("s1-r1", (placed,))
+    marked = Placed(passage=replace(one, verdict="useful"), text="x", rank=1, score=1.0, signals={"bm25": 2.0})
+    assert (why.request.id, why.blocks[0].restored.placed) == ("s1-r1", (marked,))
     assert [(mark.passage, mark.used, mark.verdict) for mark in why.marks] == [(one.id, True, "useful")]
     assert mine.why("unknown") is None
     mine.feedback("s1-r2", one.id, "wrong", now=2.0)  # replayed in the next request of the session

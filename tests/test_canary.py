@@ -3,12 +3,12 @@
 import ast
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from canary import CANARY, play
+from msgspec.structs import replace
 from sqlite_utils import utils
 from test_archive import MINE, OTHER, block, filed, passage, passed_over, record
 

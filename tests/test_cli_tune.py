@@ -1,11 +1,11 @@
 """`lantern tune` on a real archive: labels from a file and from feedback."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow

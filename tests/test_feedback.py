@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from lantern_proxy import chunk, reinforce
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow
@@ -205,7 +206,7 @@ def test_a_text_that_was_corrected_is_corrected_in_what_is_cut_later(archive):
     mine = archive.of("t_one")
     mine.edit(chunk.reword(passage(archive, "5432"), "port 6000"), now=NOW)
     later = record(session="s4", request="r4")
-    archive.write([replace(later, passages=(), uncut=tuple(f.key for f in later.messages))])
+    archive.write([structs.replace(later, passages=(), uncut=tuple(f.key for f in later.messages))])
     [left] = archive.uncut()
     assert archive.add_passages([(left, later.passages)]) == [3]
     assert [p.text for p in mine.passages(session="s4")] == ["port 6000", *TOLD[1:]]

@@ -1,11 +1,11 @@
 """What was removed, by whichever way, is in none of the bytes: the file, its log, what lies beside it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from test_archive import MINE, block, passage, record, sqlite3
 
 from lantern_proxy.archive import Archive, ForgetRule, PruneRule, Record

@@ -2,10 +2,10 @@
 
 import random
 import sys
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from lantern_proxy.compaction import _event, compare
 from lantern_proxy.compaction.diff import diff_of

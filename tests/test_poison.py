@@ -3,11 +3,11 @@
 import itertools
 import json
 import re
-from dataclasses import replace
 from functools import partial
 
 import pytest
 from clock import is_linear
+from msgspec.structs import replace
 from scripted import Upstream, ask, body, config_for, serving, told
 
 from lantern_proxy import pack

@@ -3,11 +3,11 @@
 import os
 import signal
 import time
-from dataclasses import replace
 from threading import Event
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
 
 from lantern_proxy import chunk

@@ -2,10 +2,10 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from scripted import Upstream, body, config_for, http, serving, wait_for
 from test_archive import MINE, passage, record, transactions
 

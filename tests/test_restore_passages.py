@@ -4,10 +4,10 @@ import math
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from test_restore_scope import ALL, opened, write
 
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig

@@ -1,9 +1,8 @@
 """What a restore leaves out is told with the reason, and the reason is the true one."""
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from test_restore import CHAT, LEXICAL, TAIL, archive, ask, filed, restorer, write  # noqa: F401  fixtures
 
 from lantern_proxy.archive import Archive

@@ -2,7 +2,8 @@
 
 import math
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.chunk import passages

@@ -3,10 +3,10 @@
 import math
 import threading
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow

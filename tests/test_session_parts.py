@@ -1,11 +1,11 @@
 """What links by words and by texts in texts rests on: each condition alone, where nothing else decides."""
 
-import dataclasses
 import json
 
 import msgspec
 import pytest
 from chats import SYSTEM, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
+from msgspec import structs
 
 from lantern_proxy.history import begin
 from lantern_proxy.history.branches import is_on_dropped_branch, starts_after
@@ -204,9 +204,9 @@ def test_a_text_that_waits_for_a_name_but_gives_none_has_no_line() -> None:
 def test_only_a_request_that_shows_all_is_told_by_a_system_prompt() -> None:
     told = request({"role": "system", "content": "AI: Good day.\nHuman: Hello\nAI:"})
     assert with_transcript_as_user_text(told).messages[-1].role == "user"
-    added = dataclasses.replace(told, delta=True)
+    added = structs.replace(told, delta=True)
     assert with_transcript_as_user_text(added) is added
-    empty = dataclasses.replace(told, messages=())
+    empty = structs.replace(told, messages=())
     assert with_transcript_as_user_text(empty) is empty
 
 
@@ -241,7 +241,7 @@ def test_who_says_nothing_wishes_for_no_summary(shown: list[Wire]) -> None:
     ("of", "now", "others"), [("a", "b", True), ("a", "a", False), ("a", "", False), ("", "b", False)]
 )
 def test_a_session_is_anothers_where_both_are_named(of: str, now: str, others: bool) -> None:
-    asked = dataclasses.replace(request(NEXT), person=now)
+    asked = structs.replace(request(NEXT), person=now)
     assert is_other_person(Session(id="ses_1", api="chat", person=of), asked) is others
 
 

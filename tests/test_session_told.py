@@ -1,10 +1,10 @@
 """What a model's own words become elsewhere: tasks of agents, plans that are passed on, histories told again."""
 
-import dataclasses
 import json
 
 import pytest
 from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, turns, user
+from msgspec import structs
 
 from lantern_proxy.history.record import Session
 from lantern_proxy.session.by_words import begins_anew
@@ -214,7 +214,7 @@ def test_a_conversation_begins_with_one_text_that_tells_nothing_of_another(shown
 def test_what_is_added_to_what_the_upstream_holds_begins_nothing() -> None:
     lab, session = planned(passed=False)
     assert begins_anew(lab.known, [session], request(user("Where can I park?")))
-    added = dataclasses.replace(request(user("Where can I park?")), delta=True)
+    added = structs.replace(request(user("Where can I park?")), delta=True)
     assert not begins_anew(lab.known, [session], added)
 
 

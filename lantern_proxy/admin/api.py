@@ -6,9 +6,9 @@ access here may see all of them. Errors are {"error": {"message": ...}} with 400
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
+from msgspec import to_builtins
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
@@ -55,14 +55,14 @@ def _mine(archive: Archive, request: Request) -> list[TenantArchive]:
 
 
 def _tenants(archive: Archive, request: Request) -> Any:
-    return [asdict(tenant) for tenant in archive.tenants()]
+    return [to_builtins(tenant) for tenant in archive.tenants()]
 
 
 def _overview(archive: Archive, request: Request) -> Any:
     """since: Unix seconds, by default a day ago; 0: everything."""
     now = time.time()
     since = number_of(request, "since", now - 86_400)
-    return [asdict(mine.overview(since, now)) | {"tenant": mine.tenant} for mine in _mine(archive, request)]
+    return [to_builtins(mine.overview(since, now)) | {"tenant": mine.tenant} for mine in _mine(archive, request)]
 
 
 def _sessions(archive: Archive, request: Request) -> Any:
@@ -76,7 +76,7 @@ def _sessions(archive: Archive, request: Request) -> Any:
     page = rows[offset : offset + limit]
     owners = {mine.tenant: mine for _, mine in page}
     counts = {name: mine.counts([row.id for row, of in page if of is mine]) for name, mine in owners.items()}
-    return [asdict(row) | {"tenant": mine.tenant} | asdict(counts[mine.tenant][row.id]) for row, mine in page]
+    return [to_builtins(row) | {"tenant": mine.tenant} | to_builtins(counts[mine.tenant][row.id]) for row, mine in page]
 
 
 def _of_session(tell: Callable[[TenantArchive, SessionRow, Request], Any]) -> Query:
@@ -97,20 +97,20 @@ def _session(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
         {"position": f.position, "turn": f.turn, "role": f.message.role, "text": f.message.text, "at": f.created_at}
         for f in mine.messages(row.id)
     ]
-    requests = [asdict(r) for r in mine.requests(session=row.id, limit=limit_of(request))]
-    return asdict(row) | {"tenant": mine.tenant, "messages": messages, "requests": requests}
+    requests = [to_builtins(r) for r in mine.requests(session=row.id, limit=limit_of(request))]
+    return to_builtins(row) | {"tenant": mine.tenant, "messages": messages, "requests": requests}
 
 
 def _timeline(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
     """The session without its text: each request's size, and the passages that came back."""
-    counts = asdict(mine.counts([row.id])[row.id])
-    return asdict(row) | counts | {"tenant": mine.tenant} | asdict(mine.timeline(row.id))
+    counts = to_builtins(mine.counts([row.id])[row.id])
+    return to_builtins(row) | counts | {"tenant": mine.tenant} | to_builtins(mine.timeline(row.id))
 
 
 def _messages(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
     """from: a position; chars: how much of each, 2,000 by default."""
     first, chars = int(number_of(request, "from", 0)), int(number_of(request, "chars", 2_000))
-    return [asdict(shown) for shown in mine.shown(row.id, first, limit_of(request), chars)]
+    return [to_builtins(shown) for shown in mine.shown(row.id, first, limit_of(request), chars)]
 
 
 def _search(archive: Archive, request: Request) -> Any:
@@ -128,14 +128,14 @@ def _search(archive: Archive, request: Request) -> Any:
         )
     ]  # fmt: skip
     hits.sort(key=lambda pair: -pair[0].score)
-    return [asdict(hit) | {"tenant": tenant} for hit, tenant in hits[offset : offset + limit]]
+    return [to_builtins(hit) | {"tenant": tenant} for hit, tenant in hits[offset : offset + limit]]
 
 
 def _requests(archive: Archive, request: Request) -> Any:
     """The latest, newest first."""
     limit, session = limit_of(request), request.query_params.get("session") or None
     rows = [
-        asdict(row) | {"tenant": mine.tenant}
+        to_builtins(row) | {"tenant": mine.tenant}
         for mine in _mine(archive, request)
         for row in mine.requests(session=session, limit=limit)
     ]
@@ -146,7 +146,7 @@ def _why(archive: Archive, request: Request) -> Any:
     for mine in _mine(archive, request):
         why = mine.why(request.path_params["request"])
         if why is not None:
-            return asdict(why) | {"tenant": mine.tenant}
+            return to_builtins(why) | {"tenant": mine.tenant}
     return None
 
 
@@ -158,8 +158,8 @@ def _passage(archive: Archive, request: Request) -> Any:
     for mine in _mine(archive, request):
         passage = mine.passages_by_id([id_]).get(id_)
         if passage is not None:
-            history = [asdict(edit) for edit in mine.history(id_)]
-            return asdict(passage) | {"tenant": mine.tenant, "history": history}
+            history = [to_builtins(edit) for edit in mine.history(id_)]
+            return to_builtins(passage) | {"tenant": mine.tenant, "history": history}
     return None
 
 
@@ -167,6 +167,8 @@ def _marks(archive: Archive, request: Request) -> Any:
     """Passages that somebody judged, pinned or corrected, most recently changed first."""
     limit = limit_of(request)
     rows = [
-        asdict(marked) | {"tenant": mine.tenant} for mine in _mine(archive, request) for marked in mine.marked(limit)
+        to_builtins(marked) | {"tenant": mine.tenant}
+        for mine in _mine(archive, request)
+        for marked in mine.marked(limit)
     ]
     return sorted(rows, key=lambda row: -row["changed_at"])[:limit]

@@ -7,10 +7,10 @@ access_admin.py. Unknown ids are answered with 400 and what to do.
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from msgspec import to_builtins
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
@@ -110,14 +110,14 @@ def _feedback(config: Config, archive: Archive, body: Body) -> Any:
     mine, id_ = _owner(archive, body)
     request, verdict = _get(body, "request", str, ""), _get(body, "verdict", str)
     settle = partial(reinforce.settle, rates=reinforce.Rates.of(config.reinforce))
-    return asdict(mine.feedback(request, id_, verdict, now=time.time(), settle=settle))
+    return to_builtins(mine.feedback(request, id_, verdict, now=time.time(), settle=settle))
 
 
 def _pin(config: Config, archive: Archive, body: Body) -> Any:
     """{"passage": 7, "pinned": true}"""
     mine, id_ = _owner(archive, body)
     change = mine.pin if _get(body, "pinned", bool) else mine.unpin
-    return asdict(change(id_, now=time.time()))
+    return to_builtins(change(id_, now=time.time()))
 
 
 def _edit(config: Config, archive: Archive, body: Body) -> Any:
@@ -125,7 +125,7 @@ def _edit(config: Config, archive: Archive, body: Body) -> Any:
     mine, id_ = _owner(archive, body)
     text = _get(body, "text", str)
     passage = mine.passages_by_id([id_])[id_]
-    return asdict(mine.edit(chunk.reword(passage, text), now=time.time()))
+    return to_builtins(mine.edit(chunk.reword(passage, text), now=time.time()))
 
 
 def _prune(config: Config, archive: Archive, body: Body) -> Any:
@@ -142,7 +142,7 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
     dry_run, now = _get(body, "dry_run", bool, True), time.time()
     total = sum((archive.of(t).prune(rule, now=now, dry_run=dry_run, wiped=False) for t in tenants), PruneReport())
     archive.wipe()
-    return asdict(total)
+    return to_builtins(total)
 
 
 def _forget(config: Config, archive: Archive, body: Body) -> Any:
@@ -151,7 +151,7 @@ def _forget(config: Config, archive: Archive, body: Body) -> Any:
     if confirm and confirm != session:
         raise _Bad("confirm is not the session's id; nothing was removed")
     rule, tenant = ForgetRule(session=session), _holder(archive, body, session)
-    return asdict(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
+    return to_builtins(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
 
 
 def _holder(archive: Archive, body: Body, session: str) -> str:
@@ -188,4 +188,4 @@ async def why(request: Request, archive: Archive) -> Any:
         json.dumps(_get(body, "request", dict)).encode(), tenant=tenant, project=_get(body, "project", str, ""),
         session=_get(body, "session", str, ""), api=_get(body, "api", str, ""),
     )  # fmt: skip
-    return asdict(found)
+    return to_builtins(found)

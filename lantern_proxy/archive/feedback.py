@@ -10,9 +10,10 @@ passage is read, so another process that restores sees them with its next restor
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
+from msgspec.structs import replace
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.errors import ArchiveError

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import msgspec
+from msgspec import structs
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.errors import ArchiveError
@@ -158,11 +159,13 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
     session, request = record.session, record.request
     titled = (marks.of("session", name(session.id)), marks.of("title", session.title))
     if is_asked or _any_marked(db, tenant, titled):
-        session = replace(session, title="")
+        session = structs.replace(session, title="")
     if request is not None:
         is_told = bool(request.query) and (is_asked or _is_marked(db, tenant, marks.of("query", request.query)))
         failed = bool(request.error) and _is_marked(db, tenant, marks.of("error", request.error))
-        request = replace(request, query="" if is_told else request.query, error="" if failed else request.error)
+        request = structs.replace(
+            request, query="" if is_told else request.query, error="" if failed else request.error
+        )
     passages = tuple(
         p for p in record.passages
         if not (p.message in gone or (gone and p.unit == "turn") or _is_marked(db, tenant, marks.key(p.message)))
@@ -170,7 +173,7 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
     blocks = tuple(block for block in record.blocks if not _quotes_forgotten(db, tenant, marks, block))
     named = {*record.head.keys, *record.head.abandoned}
     head = record.head.without({key for key in named if _is_marked(db, tenant, marks.key(key))})
-    return replace(
+    return structs.replace(
         record, messages=tuple(kept), passages=passages, session=session, request=request, blocks=blocks, head=head
     )
 
@@ -206,10 +209,10 @@ def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record, now: 
 
 def _unkept_of(record: Record) -> Record:
     """The record without a word of its request. System prompts are not marked: others have them, too."""
-    request = record.request and replace(record.request, query="", error="")
+    request = record.request and structs.replace(record.request, query="", error="")
     said = tuple(filed for filed in record.messages if filed.message.role not in SYSTEM)
-    return replace(
-        record, session=replace(record.session, title=""), request=request, messages=(), unkept=said,
+    return structs.replace(
+        record, session=structs.replace(record.session, title=""), request=request, messages=(), unkept=said,
         head=Head(), passages=(), uncut=(), blocks=(), passed=(),
     )  # fmt: skip
 

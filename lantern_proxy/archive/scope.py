@@ -1,10 +1,11 @@
 """What an index is built from and updated with: the passages of a scope, column by column."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.reads import Reads, given, json_ids

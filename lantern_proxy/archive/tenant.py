@@ -3,10 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.errors import ArchiveError
@@ -289,21 +288,21 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
             head = plain_head(self.head(session.id))
             messages = self.messages(session.id)
             ids, uncut = self.ids(session.id), self.uncut(session.id)  # what is not noted any more has its passages
-            yield {"type": "session", **asdict(session), **head, "ids": ids, "uncut": uncut}
+            yield {"type": "session", **to_builtins(session), **head, "ids": ids, "uncut": uncut}
             for filed in messages:
                 yield {"type": "message", "session": session.id, **_plain(filed)}
             for unit in ("passage", "turn"):
                 for passage in self.passages(session.id, unit=unit):
-                    yield {"type": "passage", **asdict(passage)}
+                    yield {"type": "passage", **to_builtins(passage)}
             for edit in self.edits(session.id):
-                yield {"type": "edit", **asdict(edit)}
+                yield {"type": "edit", **to_builtins(edit)}
             requests = self.requests(session.id, limit=-1)
             passed = self.passed(request.id for request in requests)
             for request in requests:
-                left_out = [asdict(each) for each in passed.get(request.id, ())]
-                yield {"type": "request", **asdict(request), "passed": left_out}
+                left_out = [to_builtins(each) for each in passed.get(request.id, ())]
+                yield {"type": "request", **to_builtins(request), "passed": left_out}
             for block in self.blocks(session.id):
-                yield {"type": "block", **asdict(block)}
+                yield {"type": "block", **to_builtins(block)}
 
 
 _PHRASE = re.compile(r'"([^"]*)"|(\S+)')

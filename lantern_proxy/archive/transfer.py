@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
+from msgspec import structs
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.errors import ArchiveError
@@ -137,7 +138,7 @@ class _Intake:
         own = self._mine.passages(self._session.id, unit="turn") if not self._is_newer else ()
         summaries = {p.turn: p for p in own}
         return [
-            dataclasses.replace(p, text=first.get(p.id, p.text))
+            structs.replace(p, text=first.get(p.id, p.text))
             for p in self._held["passage"]
             if not _is_of(p, forgotten) and not (p.unit == "turn" and _is_later(summaries.get(p.turn), p))
         ]
@@ -160,7 +161,7 @@ class _Intake:
                 db.conn.executemany(_LOST, some)
 
     def _record(self, request: RequestRow | None = None, *, title: str = "", **more: Any) -> Record:
-        titled = dataclasses.replace(self._session, title=title)
+        titled = structs.replace(self._session, title=title)
         return Record(tenant=self._tenant, project=self._session.project, session=titled, request=request, **more)
 
     def _write(self, records: Sequence[Record]) -> None:
@@ -193,7 +194,7 @@ def _what_was_learned(
     known = {(edit.after, edit.at) for edit in mine.edits(held["session"][0]["id"])}
     for edit in held["edit"]:
         if (edit["after"], edit["at"]) not in known and (id_ := ids.get(edit["passage"])) and edit["passage"] in last:
-            told = dataclasses.replace(last[edit["passage"]], id=id_, text=edit["after"])
+            told = structs.replace(last[edit["passage"]], id=id_, text=edit["after"])
             mine.edit(told, now=edit["at"])
     for old, passage in last.items():
         if id_ := ids.get(old):
@@ -222,8 +223,7 @@ def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, in
 def _renumbered(restored: Restored, ids: Mapping[int, int]) -> Restored:
     """`restored` with the ids that passages have here; 0, which none has, for one that is gone."""
     placed = tuple(
-        dataclasses.replace(p, passage=dataclasses.replace(p.passage, id=ids.get(p.passage.id, 0)))
-        for p in restored.placed
+        dataclasses.replace(p, passage=structs.replace(p.passage, id=ids.get(p.passage.id, 0))) for p in restored.placed
     )
     return dataclasses.replace(restored, placed=placed)
 
@@ -232,7 +232,7 @@ def _passed_renumbered(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver
     """`passed` with the ids that passages have here."""
     other = ids.get(passed.other, 0) if passed.reason in ("similar", "echo") else passed.other
     return dataclasses.replace(
-        passed, passage=dataclasses.replace(passed.passage, id=ids.get(passed.passage.id, 0)), other=other
+        passed, passage=structs.replace(passed.passage, id=ids.get(passed.passage.id, 0)), other=other
     )
 
 

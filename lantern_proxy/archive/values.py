@@ -6,6 +6,9 @@ Plain values. rows.py turns those that are kept into rows and back.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import Struct
+
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, without_reminders
 
 TITLE_CHARS, QUERY_CHARS = 80, 2_000
@@ -18,8 +21,7 @@ def query_of(text: str) -> str:
     return without_reminders(text, "").strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True, kw_only=True):
     """One session. `project`, `messages` and `passages` are filled by reads and ignored by writes."""
 
     id: str
@@ -39,8 +41,7 @@ class SessionRow:
     passages: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRow:
+class RequestRow(Struct, frozen=True, kw_only=True):
     """What became of one request. `session` is filled by reads and ignored by writes."""
 
     id: str
@@ -67,8 +68,7 @@ class RequestRow:
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """All that one request adds to the archive, written as one: everything of it or nothing."""
 
     tenant: str
@@ -78,7 +78,7 @@ class Record:
     """None where rows come from an export, and not from a request."""
     messages: tuple[Filed, ...] = ()
     """New ones only, the answer included. Those already archived are skipped."""
-    head: Head = field(default_factory=Head)
+    head: Head = msgspec.field(default_factory=Head)
     """What the session shows now; one without keys leaves what there was."""
     lost: tuple[str, ...] = ()
     """Keys of messages that a compaction took from the request."""

@@ -4,10 +4,10 @@ Many are written in one transaction: one that cannot be stored is left out, and 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.errors import spoils_all, sqlite_faults

@@ -241,9 +241,13 @@ def embedding(config: "Config") -> Iterator["Embedder | None"]:
 
 
 def plain(value: Any) -> Any:
-    """A JSON value for types that json does not support: dataclasses, bytes, paths, sets."""
+    """A JSON value for types that json does not support: dataclasses, structs, bytes, paths, sets."""
     from dataclasses import asdict, is_dataclass
 
+    from msgspec import Struct, structs
+
+    if isinstance(value, Struct):
+        return structs.asdict(value)
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, bytes):

@@ -15,7 +15,6 @@ Each question has a module: which items are those of the head (align.py, diff.py
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -102,7 +101,7 @@ def compare(
     if folded is None and goes_on(session, request):
         return _more(session, request)
     if folded is None and _is_begun(session, request):
-        unbegun = replace(request, messages=request.messages[:-1])
+        unbegun = structs.replace(request, messages=request.messages[:-1])
         verdict = compare(session, unbegun, said=said, anew=anew, restart=restart)
         return structs.replace(verdict, kept=(*verdict.kept, None))
     diff = diff_of(session, request, said, anew)
@@ -152,9 +151,9 @@ def whole(head: Sequence[Entry], request: Request) -> Request:
         named = {value: e.message for e in head for value in e.message.ids}
         messages = tuple(next((named[value] for value in m.ids if value in named), m) for m in messages)
     if not request.delta:
-        return request if messages is request.messages else replace(request, messages=messages)
+        return request if messages is request.messages else structs.replace(request, messages=messages)
     held = tuple(e.message for e in head[_folded_up_to(head) :])
-    return replace(request, messages=(*held, *messages))
+    return structs.replace(request, messages=(*held, *messages))
 
 
 def _folded_up_to(head: Sequence[Entry]) -> int:

@@ -8,7 +8,8 @@ request is read as messages: those that the session already holds, and one with 
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.embedded import new_message

@@ -13,7 +13,8 @@ Its answers are those of the session, one behind the other, and between them sta
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lantern_proxy.history.record import Entry, Session
 from lantern_proxy.history.text import Backward, shared_front

@@ -11,8 +11,9 @@ as messages: those that the session already holds, and one with the new lines.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.embedded import (

@@ -10,7 +10,9 @@ the opening of the request, is a small body of its own, with every member of the
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from lantern_proxy.turn import Message, Request
 from lantern_proxy.wire.json import WireError, elements, first_byte, members, span
