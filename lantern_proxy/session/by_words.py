@@ -156,9 +156,9 @@ def _is_transcript(request: Request) -> bool:
 def _added(known: Known, system: str) -> str:
     """What follows a known system prompt, if it says that it is a summary. Documents, notes and a program's memory of
     its user stand there, too, in the words of those who said them."""
-    others = dict.fromkeys(s.system for s in reversed(known.sessions.values()))
-    if system in others:
+    if any(s.system == system for s in reversed(known.sessions.values())):
         return ""
+    others = dict.fromkeys([s.system for s in reversed(known.sessions.values())])
     behind = [o for o in others if system.startswith(o)]
     behind += [o for o in islice(others, CANDIDATES) if mostly_equal(o, system[: len(o)])]
     added = system[len(max(behind, key=len, default=system)) :]
