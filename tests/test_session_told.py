@@ -172,6 +172,20 @@ def test_a_summary_that_was_asked_for_like_a_turn_may_stand_within_tags(behind: 
     assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
 
 
+@pytest.mark.parametrize("named", ["", "x"])
+def test_a_summary_that_reads_almost_like_one_with_which_its_client_failed_before_is_no_talk_of_two(named: str) -> None:
+    chat = Chat(Lab(), named=named)
+    for text in ASKED:
+        chat.turn(text, "It is set by hand.")
+    told = " ".join([PLAN, *(f"Step {n} is to be looked at once more by who wrote it." for n in range(9))])
+    for end in ("All else waits.", "Nothing else is to be done."):
+        step = chat.send([*chat.history, user("Write down for me what is planned.")])
+        chat.lab.answer(step, assistant(f"{told} {end}"))
+        step = chat.send([user(f"<summary>\n{told} {end}\n</summary>\n\nWhere do I begin?")])
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+        chat.lab.fail(step)
+
+
 @pytest.mark.parametrize(("asked", "event"), [(ASKED, "compacted"), (ASKED[:2], "new")])
 def test_what_a_user_nods_to_is_nothing_that_a_summary_would_tell_again(asked: tuple[str, ...], event: str) -> None:
     lab, history = Lab(), list[Wire]()

@@ -102,8 +102,8 @@ def _speakers(
     pieces: Mapping[str, Mapping[str, _Pieces]], text: str, looks: Iterator[int], starts: Starts,
     short: Mapping[str, Collection[str]],
 ) -> set[str]:  # fmt: skip
-    """Whose texts stand in `text`. A match within a longer match of another speaker does not count: a title repeats
-    words of what it names.
+    """Whose texts stand in `text`. What begins within a match of another speaker does not count: a title repeats words
+    of what it names, and a client puts a summary into what its user says.
 
     pieces: see _by_start(); starts: see _starts_of() them
     looks:  see _Pieces.longest_here()
@@ -118,10 +118,10 @@ def _speakers(
     ]
     speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
     spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
-    for (_, end), same in spans:
+    for (start, end), same in spans:
         voices = {who for _, _, who in same}
         reach |= {who: max(end, reach.get(who, 0)) for who in voices}
-        speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
+        speakers |= {who for who in voices if all(far <= start for other, far in reach.items() if other != who)}
     between = [text[a[1] : b[0]] for a, b in pairwise(sorted(found)) if 0 < b[0] - a[1] <= _BETWEEN_CHARS]
     lines = {line.strip() for gap in between for line in _NAME.split(gap)}
     return speakers and speakers | {who for who, some in short.items() if not lines.isdisjoint(some)}
