@@ -1081,9 +1081,7 @@ def test_speakers_are_those_of_whom_something_begins_in_no_text_of_another():
         pieces = pasted._by_start(said)
         for text in (*words, " ".join(words), f"{words[1]} {words[2]}", f"{words[0]} grove"):
             spans = [(at, at + len(p), who) for p, who in said for at in range(len(text)) if text.startswith(p, at)]
-            inside = (
-                {v for c, d, v in spans if (c < a < d or (c == a and b <= d)) and w != v} for a, b, w in spans
-            )
+            inside = ({v for c, d, v in spans if (c < a < d or (c == a and b <= d)) and w != v} for a, b, w in spans)
             apart = {w for (*_, w), others in zip(spans, inside, strict=True) if not others}
             assert pasted._speakers(pieces, text, iter(range(1_000)), pasted._starts_of(pieces), {}) == apart
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, turns, user
+from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, summary_of, turns, user
 from msgspec import structs
 
 from lantern_proxy.history.record import Session
@@ -183,6 +183,20 @@ def test_a_summary_that_reads_almost_like_one_with_which_its_client_failed_befor
         chat.lab.answer(step, assistant(f"{told} {end}"))
         step = chat.send([user(f"<summary>\n{told} {end}\n</summary>\n\nWhere do I begin?")])
         assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+        chat.lab.fail(step)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_summary_behind_a_prompt_that_tells_the_time_may_be_made_anew(restarts: bool) -> None:
+    chat, dated = Chat(Lab()), f"{SYSTEM} It is 8:{{}}, and the office is open."
+    chat.lab.restarts = restarts
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.system = dated.format(10 + n)
+        chat.turn(said, answer)
+    for n, told in enumerate((summary_of("zephyr", 6), summary_of("zephyr", (0, 0, 2, 2, 5)))):
+        chat.system = f"{dated.format(20 + n)}\n\nSo far: {told}"
+        step = chat.send([user(f"[{n} minutes ago] And what comes then?")])
+        assert (step.event, step.session.id) == (("compacted", "retry")[n], chat.session), step.link.why
         chat.lab.fail(step)
 
 

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from lantern_proxy.history.record import Form, Session
 from lantern_proxy.history.shared_prefix import remember_last
-from lantern_proxy.history.text import breadth, same_system, shared_front
+from lantern_proxy.history.summaries import MARKER_CHARS, SUMMED_UP
+from lantern_proxy.history.text import breadth, mostly_equal, same_system, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _FORMS = 8
@@ -111,5 +112,13 @@ def base_of(session: Session, request: Request) -> str:
     title.
     """
     now, is_first = system_text(request), session.side or session.imported or not session.keys
-    stays = session.system in now if now else request.delta or session.turn > 1
-    return session.system if not is_first and stays else now
+    if is_first or not now:
+        return session.system if not is_first and (request.delta or session.turn > 1) else now
+    return session.system if session.system in now else _dated(session.system, now)
+
+
+def _dated(base: str, now: str) -> str:
+    """The beginning of the prompt `now` that is `base` but for a time in it, if a summary follows; else all of it."""
+    front, behind = now[: len(base)], now[len(base) :]
+    is_dated = bool(base) and mostly_equal(base, front) and SUMMED_UP.search(behind[:MARKER_CHARS])
+    return front if is_dated else now
