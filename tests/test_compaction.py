@@ -199,6 +199,30 @@ def test_a_summary_made_as_an_ordinary_turn_after_many_short_orders_stands_for_t
         assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
 
 
+def told_as_a_turn(lab: Lab, *, nods: int = 0) -> tuple[Chat, str]:
+    """A conversation whose model was asked for a summary in its user's place, and that summary, in other words."""
+    chat = Chat(lab, named="x")
+    summary = "Alles wurde besprochen, und was noch offen ist, steht auf einer Liste, die am Donnerstag an alle geht."
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.turn("Go on." if n < nods else said, answer)
+    lab.answer(chat.send([*chat.history, user("Write down what was said.")]), assistant(summary))
+    return chat, summary
+
+
+@pytest.mark.parametrize("said", ["Go on.", "Then write the export."])
+def test_a_summary_in_front_of_the_last_answer_is_one_whether_the_user_said_the_same_before(said):
+    chat, summary = told_as_a_turn(Lab(), nods=2)
+    step = chat.send([assistant(summary), chat.history[-1], user(said)])
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+
+
+def test_an_answer_in_front_of_what_is_kept_of_the_user_is_a_summary_in_one_message_with_it_as_well():
+    chat, summary = told_as_a_turn(Lab())
+    asked, *kept = chat.history[-4:]
+    step = chat.send([user(f"{summary}\n\n{asked['content']}"), *kept, user("And then?")])
+    assert (step.event, step.verdict.anchor, step.session.id) == ("compacted", 1, chat.session)
+
+
 @pytest.mark.parametrize("project", ["zephyr", "birch"])
 def test_a_last_answer_that_is_shown_to_a_new_chat_with_a_question_in_one_message_is_no_compaction(project):
     lab = Lab()

@@ -129,7 +129,7 @@ def align(
               continues exactly like the head
     """
     both = _Both(old, new, answer, pending)
-    pairs = _exact(old, new)
+    pairs = _exact(old, new, pending if finished else len(new))
     pairs += [pair for gap in _gaps(pairs, old, new) for pair in both.alike_in(*gap)]
     pairs.sort()
     intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))
@@ -150,7 +150,8 @@ def _first_model(old: Sequence[Seat], a: int) -> int:
     return next((n for n in range(a, len(old)) if old[n].item.role != "user"), len(old))
 
 
-def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
+def _exact(old: Sequence[Seat], new: Sequence[Seat], end: int) -> Pairs:
+    """Pairs of equal items. From `end` on, where an equal text is a new one, only in its place."""
     a_prints, b_prints = [s.item.print for s in old], [s.item.print for s in new]
     start = 0
     while start < min(len(old), len(new)) and a_prints[start] == b_prints[start]:
@@ -158,9 +159,10 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
     pairs = [(i, i) for i in range(start)]
     if start == len(old) or start == len(new):
         return pairs
-    found = [(start + a, start + b) for a, b in _matches(a_prints[start:], b_prints[start:])]
+    found = [(start + a, start + b) for a, b in _matches(a_prints[start:], b_prints[start : max(start, end)])]
     in_place = [(i, i) for i in range(start, min(len(old), len(new))) if a_prints[i] == b_prints[i]]
-    return pairs + (in_place if len(in_place) >= len(found) else found)  # "2 minutes ago: go on" may be another by now
+    is_in_place = sum(i < end for i, _ in in_place) >= len(found)
+    return pairs + (in_place if is_in_place else found)  # "2 minutes ago: go on" may be another by now
 
 
 def _matches(a: Sequence[bytes], b: Sequence[bytes]) -> Pairs:

@@ -252,6 +252,13 @@ def _put_in_front(evidence: _Evidence) -> int | None:
     return None
 
 
+def _put_into_kept(evidence: _Evidence) -> int | None:
+    """A kept text up to where the gone stood, which holds an answer now that it did not hold before."""
+    diff, early = evidence.diff, {b for b in evidence.reworded if b < evidence.diff.pending}
+    kept = ((diff.old[a].item, diff.new[b]) for a, b in diff.matched if b in early)
+    return next((at for old, (at, i) in kept if _tells(i, evidence.sought, before=plain(old.text))), None)
+
+
 # --- signs ---------------------------------------------------------------------------------------------------------
 
 
@@ -354,5 +361,5 @@ def _is_about(evidence: _Evidence, text: str, before: Set[str]) -> bool:
     return len(found) >= _MIN_TERMS and len(found & evidence.lost_terms) >= _MIN_SHARE * len(found)
 
 
-_PROOFS = (_compaction, _generated, _renewed, _repeated, _passed, _put_in_front)
+_PROOFS = (_compaction, _generated, _renewed, _repeated, _passed, _put_in_front, _put_into_kept)
 _SIGNS = (_quoted, _marked, _about_the_gone, _in_system)
