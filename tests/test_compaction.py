@@ -714,6 +714,20 @@ def test_pictures_that_have_another_address_with_every_request_are_the_same(pict
     assert chat.turn("go on", "going on").event == "window"
 
 
+def test_what_a_user_says_twice_in_a_row_is_there_though_the_times_in_front_of_it_have_moved_by_one():
+    chat = Chat(Lab(), named="x")
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+
+    def shown(minutes: int, answer: str) -> list[Wire]:
+        nods = [user(f"[{minutes - n} minutes ago] Go on.") for n in range(2)]
+        return [*chat.history[:4], *nods, *chat.history[4:], assistant(answer), user("[0 minutes ago] And then?")]
+
+    history = shown(13, "It is done.")
+    chat.lab.answer(chat.send(history), assistant("It will be read on Monday."))
+    assert chat.send(shown(14, "It is not done yet, since nobody has read it.")).event in ("turn", "branch", "retry")
+
+
 def test_an_edit_behind_a_first_message_whose_long_note_is_another_one_has_lost_nothing():
     chat = Chat(Lab())
     for said, answer in turns("zephyr", 6):

@@ -160,9 +160,17 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat], end: int) -> Pairs:
     if start == len(old) or start == len(new):
         return pairs
     found = [(start + a, start + b) for a, b in _matches(a_prints[start:], b_prints[start : max(start, end)])]
-    in_place = [(i, i) for i in range(start, min(len(old), len(new))) if a_prints[i] == b_prints[i]]
+    in_place = [(i, i) for i in range(start, min(len(old), len(new))) if _says_the_same(old[i].item, new[i].item)]
     is_in_place = sum(i < end for i, _ in in_place) >= len(found)
     return pairs + (in_place if is_in_place else found)  # "2 minutes ago: go on" may be another by now
+
+
+def _says_the_same(old: Item, new: Item) -> bool:
+    """Are two items equal, but for the time in front of what a user says?"""
+    if old.print == new.print:
+        return True
+    is_users = old.kind == new.kind == "text" and old.role == new.role == "user"
+    return is_users and unstamped(old) == unstamped(new)
 
 
 def _matches(a: Sequence[bytes], b: Sequence[bytes]) -> Pairs:
