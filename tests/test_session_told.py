@@ -155,6 +155,23 @@ def test_a_summary_that_was_asked_for_like_a_turn_is_shown_without_what_the_mode
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+def test_the_last_answer_behind_a_summary_is_no_phrase_where_its_client_leaves_out_what_the_model_thought(
+    restarts: bool,
+) -> None:
+    lab, history = Lab(), list[Wire]()
+    lab.restarts = restarts
+    for text in ASKED:
+        history.append(user(text))
+        step = lab.ask(history)
+        said = f"It is point {len(history)} of the list, and the others come later."
+        lab.answer(step, assistant(f"<think>\nWhat do they want of {len(history)}?\n</think>\n\n{said}"))
+        history.append(assistant(said))
+    told = "The burst of the limiter, the retry policy of the gateway and who reads the invoice export were looked at."
+    after = lab.ask([assistant(told), history[-1], user("And then?")])
+    assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("behind", ["", "\n\nIs there anything else that I should write down?"])
 def test_a_summary_that_was_asked_for_like_a_turn_may_stand_within_tags(behind: str, restarts: bool) -> None:
     """behind: what the model says to everybody whom it wrote a summary"""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Set
 
 from lantern_proxy.history.presentation import strings_of, was_asked_with
-from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
+from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, shown_prints, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.index import (
@@ -50,8 +50,7 @@ def shares_only_stock_phrases(known: Known, session: Session, request: Request) 
     last = last_answer(session)
     said, passed = known.said.get(session.id, {}), _passed_last(known, session)
     for at, m in enumerate(shown):
-        is_last = last is not None and m.print == last.print
-        if is_last and not (at and _is_to_another(known, session, shown[at - 1], m)):
+        if _is_shown_in(last, m) and not (at and _is_to_another(known, session, shown[at - 1], m)):
             return False
         text = plain(m.text)
         is_made = said.get(text) == "side" and is_said_once(known, text)
@@ -83,6 +82,14 @@ def _is_said_here(known: Known, session: Session, message: Message) -> bool:
         )
 
     return any(i.kind != "text" or is_ones(i) for i in message.items)
+
+
+def _is_shown_in(answer: Message | None, message: Message) -> bool:
+    """Does a message show an answer, perhaps without the thoughts in front of it?"""
+    if answer is None or message.role != "assistant":
+        return False
+    without = {print for i in answer.items for print in shown_prints(i)}
+    return message.print == answer.print or any(i.print in without for i in message.items)
 
 
 def _passed_last(known: Known, session: Session) -> list[str]:
