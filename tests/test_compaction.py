@@ -104,6 +104,9 @@ def test_every_style_of_compaction_is_found_in_its_session_three_times_over(styl
     "Here is what was said in the conversation so far.",
     "Context summary:",
     "Here is a summary of our earlier conversation.",
+    "## Earlier in this conversation:",
+    "Plus tôt dans cette conversation :",
+    "Ранее в этой беседе:",
 ])  # fmt: skip
 def test_a_summary_made_elsewhere_and_the_question_in_one_message_are_found_by_the_words_around_them(words):
     lab = Lab()

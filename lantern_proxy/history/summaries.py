@@ -13,16 +13,21 @@ _QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!
 """A shorter answer that is one sentence with a question mark is a question."""
 
 MARKER = re.compile(
-    r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
+    r"(?:previous|earlier in th(?:e|is)) conversation|conversation (?:history )?(?:so far|to date|before this point)"
     r"|(?:context|conversation|session|chat) summary|summary of (?:\w+ ){0,3}(?:conversation|session|chat)"
-    r"|summary of (?:\w+ )?(?:previous|earlier|prior|older) ",
+    r"|summary of (?:\w+ )?(?:previous|earlier|prior|older) "
+    r"|(?:früher|zuvor|vorher) in diese[mr] (?:gespräch|unterhaltung)|vorherige[ns]? (?:gespräch|unterhaltung)"
+    r"|plus tôt dans cette conversation|conversation précédente|antes en esta conversación|conversación anterior"
+    r"|antes nesta conversa|conversa anterior|prima in questa conversazione|conversazione precedente"
+    r"|ранее в (?:этом разговоре|этой беседе)|предыдущ\w+ (?:разговор|бесед)"
+    r"|(?:以前|これまで)の会話|(?:之前|此前)的对话|이전 대화",
     re.I,
 )
 """Words that clients put in front of a summary."""
 MARKER_CHARS = 2_000
 """Characters at the beginning of a text in which such words are looked for."""
 SUMMED_UP = re.compile(
-    rf"{MARKER.pattern}|earlier in th(?:e|is) conversation|summar|recap|\bso far\b|compacted|condensed"
+    rf"{MARKER.pattern}|summar|recap|\bso far\b|compacted|condensed"
     "|zusammenfass|bisher|résum|jusqu'|resum[eio]"
     "|riassunt|finora|hasta ahora|até agora|samenvatt|tot nu toe|sammanfatt|hittills|podsumow|dotychczas|до сих пор"
     "|кратк|итог|özet|şimdiye|ملخص|总结|摘要|總結|到目前|要約|これまで|まとめ|요약|지금까지",
