@@ -184,3 +184,18 @@ def test_a_conversation_whose_title_came_first_under_its_id_is_one_from_its_seco
     step = client.turn("And what of the other one?", "It stays as it is.")
     assert (step.event, step.session.side) == ("new", False)
     assert client.turn("Good, then go on.", "On we go.").event == "turn"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_window_that_goes_on_with_the_whole_history_lost_nothing_though_another_one_cut_texts_of_it(client, restarts):
+    before = [*client.history]
+    client.turn("Here we go on with the last one.", "The last one is done.")
+    whole_one, client.history = client.history, [*before]
+    assert client.turn("Leave it, and do the first one again.", "The first one is done again.").event == "branch"
+    for at in (0, 2):
+        client.history[at] = {"role": "user", "content": f"{client.history[at]['content'][:40]}… [truncated]"}
+    assert client.turn("Then the second one.", "It is done.").event in LOSSES
+    if restarts:
+        client.lab.restart()
+    client.history = whole_one
+    assert client.turn("And what is next?", "The mails are.").event == "branch"

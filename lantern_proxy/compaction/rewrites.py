@@ -24,11 +24,16 @@ _TEXTS_TOLD = 4
 
 
 def is_gone_back(diff: Diff) -> bool:
-    """Does the request continue from an earlier point of the session, one its head is no longer at?"""
+    """Does the request continue from an earlier point of the session, one its head is no longer at?
+
+    References in front of the question do not count: they have other fingerprints than the answers that they name.
+    """
     if not diff.returned or not diff.pending:
         return False
-    chain = chains(diff.request.messages)[diff.new[diff.pending - 1].at]
-    return place_key(chain) in diff.session.keys
+    messages, at = diff.request.messages, diff.new[diff.pending - 1].at
+    while at and messages[at].items and all(i.kind == "ref" for i in messages[at].items):
+        at -= 1
+    return place_key(chains(messages)[at]) in diff.session.keys
 
 
 def is_improved(diff: Diff) -> bool:
