@@ -1074,15 +1074,14 @@ def test_texts_from_one_template_are_looked_for_once(monkeypatch):
     assert [len(some.texts) for found in looked_for for voices in found.values() for some in voices.values()] == [1]
 
 
-def test_speakers_are_those_of_whom_something_begins_in_no_text_of_another():
+def test_speakers_are_those_of_whom_something_stands_in_no_text_of_another():
     words = ["amber birch cedar drift ember flint", "birch cedar drift ember flint", "cedar drift ember flint grove"]
     for whos in itertools.product(("user", "assistant", "tool"), repeat=3):
         said = list(zip(words, whos, strict=True))
         pieces = pasted._by_start(said)
         for text in (*words, " ".join(words), f"{words[1]} {words[2]}", f"{words[0]} grove"):
             spans = [(at, at + len(p), who) for p, who in said for at in range(len(text)) if text.startswith(p, at)]
-            inside = ({v for c, d, v in spans if (c < a < d or (c == a and b <= d)) and w != v} for a, b, w in spans)
-            apart = {w for (*_, w), others in zip(spans, inside, strict=True) if not others}
+            apart = {w for a, b, w in spans if not any(c <= a and b <= d and w != v for c, d, v in spans)}
             assert pasted._speakers(pieces, text, iter(range(1_000)), pasted._starts_of(pieces), {}) == apart
 
 

@@ -49,17 +49,19 @@ class _Pieces:
         return 0
 
 
-def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False) -> bool:
+def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False, apart: bool = False) -> bool:
     """Do texts of two speakers of a session stand together in one of `texts`?
 
     labelled: also look for them without a bracketed label at their beginning, such as a time
+    apart:    what begins within words of another speaker does not count: a user's message may hold a summary
     """
     found: Iterable[tuple[str, str]] = said.items()
     if labelled:
         found = [*found, *((text[len(label[0]) :], who) for text, who in found if (label := _LABEL.match(text)))]
     pieces, looks = _by_start(found), iter(range(_MOST_LOOKS))
     starts, short = _starts_of(pieces), _short(said)
-    return any(len(_speakers(pieces, text, looks, starts, short)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+    long = (text for text in texts if len(text) > 2 * PROBE_CHARS)
+    return any(len(_speakers(pieces, text, looks, starts, short, apart)) >= 2 for text in long)
 
 
 def quotes_exchange(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
@@ -100,14 +102,15 @@ def _starts_of(pieces: Iterable[str]) -> Starts:
 
 def _speakers(
     pieces: Mapping[str, Mapping[str, _Pieces]], text: str, looks: Iterator[int], starts: Starts,
-    short: Mapping[str, Collection[str]],
+    short: Mapping[str, Collection[str]], apart: bool = False,
 ) -> set[str]:  # fmt: skip
-    """Whose texts stand in `text`. What begins within a match of another speaker does not count: a title repeats words
-    of what it names, and a client puts a summary into what its user says.
+    """Whose texts stand in `text`. A match within a longer match of another speaker does not count: a title repeats
+    words of what it names.
 
     pieces: see _by_start(); starts: see _starts_of() them
     looks:  see _Pieces.longest_here()
     short:  see _short(); these count only between two pieces
+    apart:  nor does what begins within a match of another speaker
     """
     text = ends_of(text)
     found = [
@@ -119,9 +122,9 @@ def _speakers(
     speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
     spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
     for (start, end), same in spans:
-        voices = {who for _, _, who in same}
+        voices, free = {who for _, _, who in same}, start + 1 if apart else end
         reach |= {who: max(end, reach.get(who, 0)) for who in voices}
-        speakers |= {who for who in voices if all(far <= start for other, far in reach.items() if other != who)}
+        speakers |= {who for who in voices if all(far < free for other, far in reach.items() if other != who)}
     between = [text[a[1] : b[0]] for a, b in pairwise(sorted(found)) if 0 < b[0] - a[1] <= _BETWEEN_CHARS]
     lines = {line.strip() for gap in between for line in _NAME.split(gap)}
     return speakers and speakers | {who for who, some in short.items() if not lines.isdisjoint(some)}

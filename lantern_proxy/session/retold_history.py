@@ -38,7 +38,7 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
         return False
     retold = _retold(session, request)
     if retold and _is_form_for_it(session, request):
-        return not is_pasted(said, readable_texts_of(request, system=True))
+        return not is_pasted(said, readable_texts_of(request, system=True), apart=True)
     before = user_texts_before_last(session) if retold else []
     if len(before) < _RETOLD_TEXTS:
         return False
@@ -47,7 +47,7 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     told = any(text in earlier for text in retold) or (
         opens and speaks_of_half("\n".join(retold), before, least=_RETOLD_TEXTS)
     )
-    return told and not is_pasted(said, readable_texts_of(request, system=True))
+    return told and not is_pasted(said, readable_texts_of(request, system=True), apart=True)
 
 
 def _is_form_for_it(session: Session, request: Request) -> bool:
