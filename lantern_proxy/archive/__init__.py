@@ -71,8 +71,8 @@ class Archive:
     """The archive file. Safe to share between threads: each reads through its own connection, writes take turns.
 
     path:        made with mode 0600 when it is not there; its folder must exist
-    synchronous: "full": turns are on disk when `write` returns; "normal": a power cut may take those that were written
-                 since the last `sync`, a crash of the process takes none
+    synchronous: "full": turns are on disk when `write` returns; "normal": a power cut may lose those written since the
+                 last `sync`, a crash of the process loses none
     vectors:     False leaves sqlite-vec out
     read_only:   nothing is made, migrated or written
     busy_s:      how long to wait for another process that writes
@@ -165,7 +165,7 @@ class Archive:
 
     def tenant_of(self, credential: str) -> str:
         """The tenant of a credential in this archive. The credential cannot be derived from it."""
-        keyed = self._keyed.copy()  # half of what it costs to begin with the secret
+        keyed = self._keyed.copy()  # costs half as much as starting from the secret
         keyed.update(credential.encode("utf-8", "surrogatepass"))
         return f"t_{keyed.hexdigest()[:24]}"
 
@@ -189,8 +189,8 @@ class Archive:
 
         returns: for each record the passages that are new, with their ids. A passage of unit "turn" takes the place of
                  the one its turn had before, under a new id; the old id is then unknown.
-        A record that cannot be stored is left out whole, logged and counted in `faults`; it does not touch the others.
-        Raises ArchiveError when the file is at fault; then nothing was written, and all of it may be written again.
+        A record that cannot be stored is left out as a whole, logged and counted in `faults`; the others are written.
+        Raises ArchiveError if the file is at fault; then nothing was written, and all of it may be written again.
         """
 
         def leave_out(_: Database, record: Record, error: Exception) -> tuple[Passage, ...]:
@@ -218,8 +218,8 @@ class Archive:
         return add_records(db, kept, vectors=self.vectors)
 
     def uncut(self, limit: int = 256) -> list[Uncut]:
-        """Messages, at most `limit`, that were archived but not cut into passages, since their process was killed
-        before."""
+        """Messages, at most `limit`, that were archived but not yet cut into passages because their process was
+        killed."""
         with self._connections.reading() as db:
             return left_uncut(db, limit)
 
@@ -283,13 +283,13 @@ class Archive:
         """Size of the file without free pages."""
         with self._connections.reading() as db:
             pages, free, size = (
-                int(db.execute(f"PRAGMA {name}").fetchone()[0])  # SQLCipher says page_size as text
+                int(db.execute(f"PRAGMA {name}").fetchone()[0])  # SQLCipher returns page_size as text
                 for name in ("page_count", "freelist_count", "page_size")
             )
         return (pages - free) * size
 
     def oldest_share(self, share: float) -> float | None:
-        """The time before which `share` (0 to 1) of all messages came; None when there are none."""
+        """The time before which `share` (0 to 1) of all messages came; None if there are none."""
         with self._connections.reading() as db:
             count = db.execute("SELECT count(*) FROM messages").fetchone()[0]
             at = min(count - 1, int(count * share) + 1)
@@ -344,12 +344,12 @@ class Archive:
         recipe: str = "",
         tokens: "Sequence[tuple[str, int, Tokens]]" = (),
     ) -> int:
-        """Keep vectors of passages, each (tenant, session, passage id, float32 (dim,)); returns how many were new.
+        """Store vectors of passages, each (tenant, session, passage id, float32 (dim,)); returns how many are new.
 
         recipe, tokens: how token vectors were made, and those of passages, each (tenant, passage id, int8 (n, numbers))
 
-        Passages that are gone by now, or have a vector, are skipped. Raises ArchiveError when `model` is not the one
-        that this archive's vectors are of: two models' vectors cannot be compared.
+        Passages that have been removed, or already have a vector, are skipped. Raises ArchiveError if `model` is not
+        the model of the archive's vectors: vectors of two models cannot be compared.
         """
         if not self.vectors:
             return 0
@@ -366,9 +366,9 @@ class Archive:
         return added
 
     def drop_vectors(self) -> None:
-        """Forget all vectors and their model; every passage waits for a new one.
+        """Remove all vectors and their model; every passage waits for a new one.
 
-        Others write between short transactions, but for the first one: 0.7 s of CPU time for 100,000 passages.
+        Others write between the short transactions. The first one is long: 0.7 s of CPU time for 100,000 passages.
         """
         if not self.vectors:
             return
@@ -380,18 +380,18 @@ class Archive:
                 archive_vectors.remove_tokens(db, some)
 
     def rebuild_fts(self, advance: Advance = lambda _: None) -> None:
-        """Make the full-text index anew from the passages; others write meanwhile, and searches find what is there.
+        """Rebuild the full-text index from the passages. Others write meanwhile, and searches find what is indexed.
 
-        Where it was stopped, the next call goes on. advance: told of passages
+        After an interruption, the next call continues. advance: called with the number of passages indexed
         """
         words.rebuild(self._connections, advance)
 
     def complete_fts(self, advance: Advance = lambda _: None) -> None:
-        """Go on where rebuild_fts() was stopped, if it was. advance: told of passages"""
+        """Continue an interrupted rebuild_fts(), if there is one. advance: called with the number of passages"""
         words.go_on(self._connections, advance)
 
     def check(self) -> list[Finding]:
-        """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
+        """All health checks of the archive. Reads the whole file: seconds for a large one."""
         without = "" if self.vectors else "; ".join(self.degraded) or "turned off"
         return check.check(self._connections, without, self.faults)
 

@@ -1,9 +1,9 @@
 """Copies of an archive: a backup of a sound file while it is written, and a salvage of a damaged one.
 
-    backup(path, target)     SQLite's online backup: a whole archive as of one moment, and the writer waits for nothing
-    recover(path, target)    row by row, around whatever cannot be read, into a new archive with new indexes
+    backup(path, target)     SQLite's online backup: the whole archive as of one moment, without blocking the writer
+    recover(path, target)    row by row, skipping whatever cannot be read, into a new archive with new indexes
 
-Neither changes `path`, and neither writes over anything: `target` must not exist, and appears whole or not at all.
+Neither changes `path` or overwrites anything: `target` must not exist, and appears complete or not at all.
 """
 
 import contextlib
@@ -40,24 +40,24 @@ Progress = Callable[[int, int], None]
 
 _PARTIAL = re.compile(r"\..+\.\d+\.partial.*", re.S)
 _PAGES = 2_000
-"""Copied at once: some 8 MB, after which other processes have their turn."""
+"""Pages copied at once: about 8 MB, after which other processes have their turn."""
 _FURTHEST = 1 << 20
-"""Rows that are passed over at once, at most, in search of one that can be read."""
+"""Most rows that are skipped at once in search of one that can be read."""
 _KEPT = (
     "settings", "sessions", "heads", "messages", "ids", "passages", "requests", "blocks", "placed", "marks", "edits",
     "forgotten", "uncut",
 )  # fmt: skip
-"""Tables that hold what cannot be made again, those first to which others point. Indexes are made anew."""
+"""Tables that cannot be derived from others, referenced ones first. Indexes are rebuilt."""
 
 
 _KEY = "if it is encrypted check its key (archive.key_env or key_file, or --archive-key-env), else "
 _FIRST = _KEPT[:9]
-"""Those that every archive has: they are of the first step of the schema."""
+"""Tables that every archive has, from the first step of its schema on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What became of one table."""
+    """The outcome for one table."""
 
     table: str
     rows: int
@@ -77,12 +77,12 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
         refuse_empty(source, path)
         secret_of(source, path)
         with contextlib.closing(_open(made, "rw", key)) as copy:
-            # One moment, held: SQLite begins again with the first page whenever another process writes.
+            # One read transaction: SQLite restarts from the first page whenever another process writes.
             source.conn.execute("BEGIN")
             source.conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             source.conn.backup(copy.conn, pages=_PAGES, progress=lambda _, left, of: progress(of - left, of))
             source.conn.execute("COMMIT")
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file, without companions
             found = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
         if found != "ok":
             raise ArchiveError(f"archive {path} is damaged ({found}); `lantern recover` saves what can be read")
@@ -90,10 +90,10 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
 
 
 def recover(path: Path, target: Path, progress: Progress = lambda done, of: None, *, key: str = "") -> list[Salvaged]:
-    """Save what can be read of a damaged archive into a new one at `target`. Raises ArchiveError when nothing can be.
+    """Save what can be read of a damaged archive into a new one at `target`. Raises ArchiveError if nothing can be.
 
-    Stop the proxy first. Full-text and vector indexes are made anew, vectors by the proxy or `lantern reindex`. Where
-    the list of tables is damaged, rows are read from the pages themselves; from those of an encrypted file, nothing.
+    Stop the proxy first. The full-text index is rebuilt here, vectors by the proxy or `lantern reindex`. If the list of
+    tables is damaged, rows are read from the pages themselves, which is impossible for an encrypted file.
     key: of an encrypted archive (64 hex digits); the new one has the same
     """
     refuse_strange_log(path)
@@ -106,7 +106,7 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
         ArchiveErrors(target),
         contextlib.closing(_open(made, "rw", key, vectors=True)) as copy,
     ):
-        with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too
+        with contextlib.suppress(*sqlite_faults()):  # the list of schema steps may be damaged, too
             refuse_newer(source, path)
         copy.execute("PRAGMA synchronous = NORMAL")
         copy.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED}").fetchall()
@@ -124,13 +124,13 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
 
 @contextlib.contextmanager
 def _whole(path: Path, beside: Path) -> Iterator[Path]:
-    """`path`; where it was cut short, a copy of it with zeros for what is missing.
+    """`path`; if it was cut short, a copy padded with zeros.
 
-    SQLite reads nothing of a file that is shorter than its header says (its file format, sections 1.3.2 and 1.3.8). Nor
-    of one with a log in a folder that cannot be written, as that of a disk at fault is: a copy of that, too.
+    SQLite reads nothing of a file that is shorter than its header says (its file format, sections 1.3.2 and 1.3.8), nor
+    of one with a log in a read-only folder, such as one on a failing disk: that is copied, too.
     """
     head = b""
-    with contextlib.suppress(OSError), path.open("rb") as file:  # what cannot be read is told where it is opened
+    with contextlib.suppress(OSError), path.open("rb") as file:  # unreadable files are reported when they are opened
         head = file.read(32)
     size = int.from_bytes(head[16:18], "big") * int.from_bytes(head[28:32], "big")
     is_cut = head.startswith(b"SQLite format 3\0") and path.stat().st_size < size
@@ -154,14 +154,14 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _listed(path: Path, target: Path, beside: Path, key: str, progress: Progress) -> Iterator[Path]:
-    """`path`; where its list of tables is damaged, an archive with the rows that its pages hold."""
+    """`path`; if its list of tables is damaged, an archive with the rows found in its pages."""
     if key or _lists_tables(path):
         yield path
         return
     copy = beside.with_name(f"{beside.name}.rows")
     os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        with ArchiveErrors(target):  # a full disk is that of the copy
+        with ArchiveErrors(target):  # a full disk is the copy's
             rows = _rebuild(path, copy, progress)
         yield copy if rows else path
     finally:
@@ -170,7 +170,7 @@ def _listed(path: Path, target: Path, beside: Path, key: str, progress: Progress
 
 
 def _lists_tables(path: Path) -> bool:
-    """Can SQLite tell where the tables are that every archive has?"""
+    """Can SQLite find the tables that every archive has?"""
     try:
         with contextlib.closing(_open(path, "ro", "")) as db:
             return all(db.execute(f"PRAGMA table_info({table})").fetchall() for table in _FIRST)
@@ -179,19 +179,19 @@ def _lists_tables(path: Path) -> bool:
 
 
 _NO_SETTINGS = "DELETE FROM settings WHERE tenant <> '' AND name <> 'unwiped'"
-"""A row of `heads` that an early release wrote has the form of a setting: a tenant, a session, and keys. The reverse,
-and what an index has of `ids`, is an orphan."""
+"""A row of `heads` that an early release wrote looks like a setting: a tenant, a session, and keys. A setting taken for
+a head, and an index row taken for one of `ids`, are removed as orphans."""
 
 
 def _rebuild(path: Path, copy: Path, progress: Progress) -> int:
-    """Write the rows in the pages of `path` and its log to a new archive, `copy`. Returns how many there are."""
+    """Write the rows found in the pages of `path` and its log to a new archive, `copy`. Returns their number."""
     with contextlib.ExitStack() as files, contextlib.closing(_open(copy, "rw", "")) as db:
         file = files.enter_context(path.open("rb")).fileno()
         log = Path(f"{path.resolve()}-wal")
         pages = Pages(file, files.enter_context(log.open("rb")).fileno() if log.exists() else None)
         prepare(db, copy, 5.0)
         db.execute("PRAGMA foreign_keys = OFF")
-        db.execute("PRAGMA journal_mode = MEMORY").fetchone()  # it is read once, and removed
+        db.execute("PRAGMA journal_mode = MEMORY").fetchone()  # the file is read once, then removed
         db.execute("PRAGMA synchronous = OFF")
         db.execute("BEGIN")
         db.execute("DELETE FROM settings")
@@ -214,18 +214,18 @@ def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = 
 
 
 def partial(target: Path, process: str) -> Path:
-    """Where a process writes `target` until it is whole; one that is killed leaves it there."""
+    """Where a process writes `target` until it is complete. A killed process leaves this file behind."""
     return target.with_name(f".{target.name}.{process}.partial")
 
 
 def is_partial(path: Path) -> bool:
-    """Is it such a file, or one that goes with it?"""
+    """Is `path` such an unfinished file, or a companion of one?"""
     return _PARTIAL.fullmatch(path.name) is not None
 
 
 @contextlib.contextmanager
 def _appearing(target: Path) -> Iterator[Path]:
-    """A file beside `target`, mode 0600, that takes its name when the block ends well."""
+    """A file beside `target`, mode 0600, that is renamed to it when the block succeeds."""
     made = partial(target, str(os.getpid()))
     try:
         if target.exists():
@@ -239,7 +239,7 @@ def _appearing(target: Path) -> Iterator[Path]:
         yield made
         made.replace(target)
     except sqlite_faults(OSError) as error:
-        if is_full(error):  # not the disk of what is copied
+        if is_full(error):  # the disk of the copy, not of the source
             raise archive_error(target, error) from error
         raise
     finally:
@@ -248,13 +248,13 @@ def _appearing(target: Path) -> Iterator[Path]:
 
 
 def _salvage(source: Database, copy: Database, table: str, progress: Progress) -> Salvaged:
-    """Copy the rows of one table, in the order of their rowids, around what cannot be read."""
+    """Copy the rows of one table in order of rowid, skipping what cannot be read."""
     columns = _shared(source, copy, table)
     rows = faults = 0
     if columns:
-        # texts go over as their bytes: half a surrogate pair, which some hold, cannot be bound as a text
+        # texts are copied as bytes: a lone surrogate, which some contain, cannot be bound as text
         listed = ", ".join(f"CAST({name} AS BLOB)" if type_ == "TEXT" else name for name, type_ in columns.items())
-        # the secret of the damaged archive takes the place of the new one's: tenants are named under it
+        # the damaged archive's secret replaces the new one's: tenants are named under it
         into = _into(table, columns, "REPLACE" if table == "settings" else "IGNORE")
         reads = _in_order(source, table, listed) if _has_rowid(copy, table) else _in_one(source, table, listed)
         copy.execute("BEGIN")
@@ -269,13 +269,13 @@ def _salvage(source: Database, copy: Database, table: str, progress: Progress) -
 
 
 def _into(table: str, columns: Mapping[str, str], verb: str = "IGNORE") -> str:
-    """The statement for a row whose texts are given as bytes. columns: name -> type"""
+    """The INSERT statement for a row whose texts are given as bytes. columns: name -> type"""
     given = ", ".join("CAST(? AS TEXT)" if type_ == "TEXT" else "?" for type_ in columns.values())
     return f"INSERT OR {verb} INTO {table} ({', '.join(columns)}) VALUES ({given})"
 
 
 def _insert(copy: Database, into: str, row: Sequence[Any]) -> int:
-    """How many rows were added: none where the schema refuses one for its damage, or has it already."""
+    """How many rows were added: 0 if the schema refuses the row as damaged, or the copy already has it."""
     try:
         return int(copy.conn.execute(into, row).rowcount)
     except sqlite_faults() as error:
@@ -285,7 +285,7 @@ def _insert(copy: Database, into: str, row: Sequence[Any]) -> int:
 
 
 def _shared(source: Database, copy: Database, table: str) -> dict[str, str]:
-    """Columns that both have, with their types; none when the damaged schema does not show the table."""
+    """Columns that both have, with their types; none if the damaged schema lacks the table."""
     wanted = {row[1]: row[2] for row in copy.execute(f"PRAGMA table_info({table})")}
     try:
         held = {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
@@ -300,9 +300,9 @@ def _has_rowid(copy: Database, table: str) -> bool:
 
 
 def _in_order(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
-    """Rows by rowid; None for each place that cannot be read, after which the search goes on further up.
+    """Rows by rowid; None for each place that cannot be read, after which the search continues further on.
 
-    The index that a filter would use may be damaged, too: `+rowid`'s order is the table's own.
+    The index that a filter would use may be damaged, too; ordering by `+rowid` uses the table itself.
     """
     at, step = -(1 << 62), 1
     last = _last(source, table)
@@ -310,7 +310,7 @@ def _in_order(source: Database, table: str, listed: str) -> Iterator[tuple[Any, 
         try:
             cursor = source.conn.execute(f"SELECT rowid, {listed} FROM {table} WHERE rowid > ? ORDER BY rowid", (at,))
             for row in cursor:
-                if row[0] > at:  # a damaged tree leads back to rows that were read
+                if row[0] > at:  # a damaged tree may lead back to rows that were already read
                     at, step = row[0], 1
                     yield row[1:]
             return
@@ -335,7 +335,7 @@ def _last(source: Database, table: str) -> int | None:
 
 
 def _in_one(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
-    """A table without rowids: from its start to the first fault."""
+    """Rows of a table without rowids, up to the first fault."""
     try:
         yield from source.conn.execute(f"SELECT {listed} FROM {table}")
     except sqlite_faults():
@@ -343,7 +343,7 @@ def _in_one(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ..
 
 
 _ORPHANS = (
-    # A session whose own row could not be read lives on under its id: its messages were what mattered.
+    # A session whose own row could not be read is made anew under its id, since its messages matter most.
     """INSERT OR IGNORE INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
         system, tools) SELECT tenant, session, ifnull((SELECT max(p.project) FROM passages p WHERE p.tenant = m.tenant
         AND p.session = m.session), ''), 'chat', '', '', substr(max(text), 1, 80), min(created_at), max(created_at), '',
@@ -365,7 +365,7 @@ _ANOTHER_SECRET = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES 
 
 
 def _mend(copy: Database) -> None:
-    """What points at nothing goes, indexes are made anew; a secret that cannot be read is replaced."""
+    """Remove rows that refer to nothing, rebuild indexes, and replace a secret that cannot be read."""
     copy.execute("BEGIN")
     try:
         secret_of(copy, Path())

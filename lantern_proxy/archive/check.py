@@ -48,8 +48,8 @@ def _pages(connections: Connections) -> Finding:
 
 
 def _fts(connections: Connections) -> Finding:
-    """Are the rows of the full-text index those of `passages`? FTS5's own check would block the writer; _pages() covers
-    the inside of the index."""
+    """Does the full-text index have the same rows as `passages`? FTS5's own check would block the writer; _pages()
+    covers the index's internals."""
     with connections.reading() as db:
         missing, extra = db.execute(_FTS_ROWS).fetchone()
     amiss = f"lacks {missing} passages, has {extra} that are gone" if missing or extra else ""

@@ -1,4 +1,4 @@
-"""Connections to the archive's file: one for writing, which is taken in turns, and one per thread for reading."""
+"""Connections to the archive's file: one for writing, used by one thread at a time, and one per thread for reading."""
 
 import contextlib
 import os
@@ -32,15 +32,15 @@ from lantern_proxy.archive.file import (
 from lantern_proxy.migrations.archive import migrations
 
 _LOOK_MS = 8
-"""How long SQLite itself waits for a lock, polling after 1, 3 and 8 ms. Then it is called again."""
+"""How long SQLite itself waits for a lock, polling after 1, 3 and 8 ms, before we call it again."""
 _LOG_PAUSE_S = 0.02
 _ROOM_WAIT_S = 0.5
-"""For a reader that still needs the log."""
+"""How long make_room() waits for a reader that still needs the log."""
 _PIECE_BYTES = 1 << 20
 
 
 class _Reader:
-    """A thread's read connection, and how many blocks are using it."""
+    """A thread's read connection, and the number of blocks that use it."""
 
     __slots__ = ("__weakref__", "db", "uses")
 
@@ -50,9 +50,9 @@ class _Reader:
 
 
 class Connections:
-    """The writer's connection and one reader for each thread. Close it.
+    """The writer's connection and one reader for each thread. Must be closed.
 
-    Readers cannot write (query_only). One write at a time; another process that holds the lock is waited for `busy_s`.
+    Readers cannot write (query_only). One thread writes at a time; another process's lock is awaited for `busy_s`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Connections:
         self._local, self._lock = threading.local(), threading.RLock()
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._gate = threading.Lock()
-        """Held for moments only: around `uses` and `_closed`."""
+        """Guards `uses` and `_closed`; held only briefly."""
         if read_only and not path.exists():
             raise ArchiveError(f"archive {path} does not exist; check archive.path")
         if not read_only:
@@ -73,19 +73,19 @@ class Connections:
         self._writer: Database | None = None
         self._full = synchronous == "full"
         self._waits: bool | None = None
-        """Do commits wait for the disk, as SQLite was told last?"""
+        """Do commits wait for the disk? The setting that SQLite was last given."""
         self._behind_since = 0.0
         self._page_bytes = 0
         self._unreached: dict[int, bytes] = {}
-        """Number of a page in the log -> the header that _is_long() last read there, of an earlier round of the log."""
+        """Page number in the log -> the header that _is_long() last read there, of an earlier round of the log."""
         self._most_pages = WAL_PAGES_WAITED
-        """Of the log, between checkpoints."""
+        """Most pages of the log between checkpoints."""
         self._log: int | None = None
-        """The write-ahead log, held open: fsync then reports every write that failed since, whoever asked for it."""
+        """The write-ahead log, held open: fsync then reports every failed write since, whichever descriptor it was."""
         self._is_doubtful = False
-        """Did an fsync fail? Linux takes what it could not write for written, and the next fsync succeeds."""
+        """Did an fsync fail? Linux then takes the unwritten pages for written, and the next fsync succeeds."""
         self._syncing = threading.RLock()
-        """Taken before `_lock`. Who brings the log to the disk holds it, so that the log is not closed meanwhile."""
+        """Acquired before `_lock`. Held while the log is synced, so that the log is not closed meanwhile."""
         refuse_strange_log(path)
         with ArchiveErrors(path):
             self.lacking = self._open()
@@ -100,8 +100,8 @@ class Connections:
             self._writer.execute("PRAGMA wal_autocheckpoint = 0").fetchall()  # see _checkpoint
             prepare(self._writer, self.path, self._busy_s)
             self._writer.execute(f"PRAGMA busy_timeout = {_LOOK_MS}").fetchall()
-            self._page_bytes = int(self._writer.execute("PRAGMA page_size").fetchone()[0])  # SQLCipher says it as text
-            # SQLite follows a link to the file. It locks other files: closing this one unlocks nothing
+            self._page_bytes = int(self._writer.execute("PRAGMA page_size").fetchone()[0])  # SQLCipher: a text
+            # SQLite follows a link to the file. Its locks are on other files: closing this one releases none
             self._log = os.open(f"{os.path.realpath(self.path)}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
         except BaseException:
             self._writer.close()
@@ -131,7 +131,7 @@ class Connections:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Database]:
-        """This thread's read connection. It stays open to the end of the block, even if the archive is closed
+        """This thread's read connection. It stays open until the end of the block, even if the archive is closed
         meanwhile."""
         with ArchiveErrors(self.path):
             reader = self._reader()
@@ -145,7 +145,7 @@ class Connections:
                     reader.db.close()
 
     def _reader(self) -> _Reader:
-        """This thread's, in use."""
+        """This thread's reader, marked as in use."""
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None and not self._closed:
             reader = self._local.reader = _Reader(self._new_reader())
@@ -162,17 +162,18 @@ class Connections:
         return db
 
     def apart(self) -> contextlib.closing[Database]:
-        """A fresh read connection: FTS5 checks itself against what its connection has cached of the index."""
+        """A new read connection: FTS5 checks itself against what its connection has cached of the index."""
         with self.reading():
             return contextlib.closing(self._new_reader())
 
     @contextlib.contextmanager
     def writing(self, *, again: bool = False, turns: bool = False) -> Iterator[Database]:
-        """One transaction: committed at the end of the block, undone when an error leaves it. On disk then, but for:
+        """One transaction: committed at the end of the block, rolled back if an error leaves it. It is then on disk,
+        with two exceptions:
 
-        again: it can be made again from what the archive holds, so the commit does not wait for the disk; a power cut
-               may undo all of it, but nothing that was on disk before
-        turns: answers wait for it, and for the disk only with "full"; else `sync` must be called soon
+        again: it can be repeated from what the archive holds, so the commit does not wait for the disk; a power cut may
+               undo all of it, but nothing that was on disk before
+        turns: answers wait for it; the commit waits for the disk only with "full", else `sync` must be called soon
         """
         with self._lock, ArchiveErrors(self.path):
             db = self._ready_writer()
@@ -193,7 +194,7 @@ class Connections:
             self._checkpoint()
 
     def _begin(self, db: Database) -> None:
-        """Take the lock. SQLite's own waiting looks every 100 ms in the end, and misses the pauses of others."""
+        """Acquire the write lock. SQLite's own busy handler ends up polling every 100 ms and misses short gaps."""
         until = time.monotonic() + self._busy_s
         while True:
             try:
@@ -205,13 +206,13 @@ class Connections:
                     raise
 
     def _set_commits(self, db: Database, full: bool) -> None:
-        """Choose whether commits wait for the disk. Not to be called within a transaction."""
+        """Choose whether commits wait for the disk. Not allowed within a transaction."""
         if full != self._waits:
             db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             self._waits = full
 
     def _is_long(self, pages: int) -> bool:
-        """Does the log hold `pages` pages since it was begun anew? Then the header of the last of them has its salt."""
+        """Does the log hold `pages` pages since it was last restarted? Then the header of the last has its salt."""
         frame = self._read_log(32 + (pages - 1) * (24 + self._page_bytes), 24)
         if frame == self._unreached.get(pages, b""):
             return False
@@ -230,10 +231,10 @@ class Connections:
         return os.read(self._log, size)
 
     def _checkpoint(self) -> None:
-        """Move the log into the file; where that fails, a later commit tries again.
+        """Move the log into the file; if that fails, a later commit tries again.
 
-        Only one that is on the disk: a power cut that left half of it would put old pages among new ones of the file.
-        SQLite's own checkpoints tell nobody of an fsync that failed, and take the log for written when asked again.
+        The log must be on disk first: a power cut that left half of it would mix old pages with new ones in the file.
+        SQLite's own checkpoints report a failed fsync to nobody, and take the log for written at the next attempt.
         """
         with contextlib.suppress(ArchiveError), self._syncing:
             self._sync_log()
@@ -245,18 +246,18 @@ class Connections:
 
     @property
     def behind_s(self) -> float:
-        """Seconds since the first turn was committed that may not be on disk; 0 when all are."""
+        """Seconds since the first commit of a turn that may not be on disk yet; 0 if all are."""
         since = self._behind_since
         return time.monotonic() - since if since else 0.0
 
     def sync(self) -> None:
-        """Have all turns be on disk. Raises ArchiveError; then it is as far behind as before."""
+        """Sync all turns to disk. Raises ArchiveError; then as much is unsynced as before."""
         with self._syncing:
             if self._behind_since:
                 self._sync_log()
 
     def _sync_log(self) -> None:
-        """Bring the log to the disk; the caller holds `_syncing`. Raises ArchiveError."""
+        """Sync the log to disk; the caller holds `_syncing`. Raises ArchiveError."""
         since, self._behind_since = self._behind_since or time.monotonic(), 0.0
         if self._log is None:
             return
@@ -274,8 +275,8 @@ class Connections:
             ) from error
 
     def _write_again(self, log: int) -> None:
-        """Write the same bytes to the same places, so that the next fsync brings them to the disk. A transaction keeps
-        others from beginning the log anew meanwhile."""
+        """Write the same bytes to the same places, so that the next fsync syncs them. A transaction keeps others from
+        restarting the log meanwhile."""
         with self._lock, ArchiveErrors(self.path):
             db = self._ready_writer()
             self._begin(db)
@@ -288,9 +289,10 @@ class Connections:
                 db.rollback()
 
     def empty_log(self, wait_s: float | None = None) -> bool:
-        """Move all of the write-ahead log into the file and cut it to nothing; False when a reader still needs it.
+        """Move the whole write-ahead log into the file and truncate it; False if a reader still needs it.
 
-        Others write meanwhile: most of it is moved before the lock is taken, and a reader is waited for without it.
+        Others can write meanwhile: most of the log is moved before the lock is taken, and readers are awaited
+        without it.
         wait_s: how long to wait for readers; None: as long as for another process that writes
         """
         until = time.monotonic() + (self._busy_s if wait_s is None else wait_s)
@@ -305,16 +307,16 @@ class Connections:
         return True
 
     def make_room(self) -> None:
-        """On a disk that is short: give back what the log takes, and indexes that are made anew; keep the log small.
+        """Free space on a nearly full disk: empty the log, drop indexes that can be rebuilt, and keep the log small.
 
-        What removes something wants this first, since it takes room itself, in the log. Raises ArchiveError, which says
-        how much is lacking, where not even what the log holds finds room in the file.
+        Call this before removing anything, since removals take space in the log themselves. Raises ArchiveError, with
+        the missing size, if not even the log fits into the file.
         """
         is_short = has_less_room(self.path, SHORT_BYTES)
         self._most_pages = WAL_PAGES_SHORT if is_short else WAL_PAGES_WAITED
         if not is_short:
             return
-        with contextlib.suppress(ArchiveError):  # told by what removes passages, once they are gone
+        with contextlib.suppress(ArchiveError):  # reported after the passages are removed, by the code that does so
             drop_snapshots_of(self.path, None)
         try:
             self.empty_log(_ROOM_WAIT_S)
@@ -324,7 +326,7 @@ class Connections:
             raise ArchiveError(self._lacking(), retry=True) from error
 
     def _lacking(self) -> str:
-        """How much room the log lacks."""
+        """How much space the log is short of, as a text."""
         with self.reading() as db:
             pages = int(db.execute("PRAGMA page_count").fetchone()[0])
         file, *beside = [part.stat().st_size for part in companions(self.path)]
@@ -343,22 +345,23 @@ class Connections:
         return self._writer
 
     def is_there(self) -> bool:
-        """False when the file was deleted or replaced while it was open."""
+        """False if the file was deleted or replaced while it was open."""
         try:
             return os.stat(self._where).st_ino == self._inode
         except OSError:
             return False
 
     def _refuse_ghost(self) -> None:
-        """Raise ArchiveError if the file was deleted: SQLite would go on writing into it, and all of that would be
+        """Raise ArchiveError if the file was deleted: SQLite would keep writing to it, and everything written would be
         lost."""
         if not self.is_there():
             raise ArchiveError(f"archive {self.path} was deleted or replaced while it was open; restart lantern")
 
     def close(self) -> None:
-        """Readers that are in use close themselves: SQLite must not lose a connection in the middle of a step.
+        """Close all connections. Readers in use close themselves, since SQLite must not lose a connection during a
+        step.
 
-        Raises ArchiveError when turns cannot be brought to the disk; it is closed then, too.
+        Raises ArchiveError if turns cannot be synced to disk; everything is closed nevertheless.
         """
         with self._syncing, self._lock:
             try:
@@ -368,7 +371,7 @@ class Connections:
                 if not self._closed and not self.is_there():
                     self._take_log_along()
                 with self._gate:
-                    # held, so that none whose thread ends now is closed by two threads at once: SQLite crashes
+                    # referenced here, so that one whose thread ends now is not closed twice at once: SQLite would crash
                     idle = [] if self._closed else [reader for reader in self._readers if not reader.uses]
                     self._closed = True
                 if self._log is not None:
@@ -378,10 +381,10 @@ class Connections:
                     db.close()
 
     def _take_log_along(self) -> None:
-        """Of a file that was renamed, or replaced by a copy: its log goes into it, and none stays beside the other.
+        """If the file was renamed or replaced by a copy, move its log into it and leave none beside the other file.
 
-        SQLite takes a log for that of the file beside it, whichever it is, and would write old pages over new ones. A
-        log that did not go in whole stays, as does one that another process may have by now.
+        SQLite takes any log for that of the file beside it, and would write old pages over new ones. A log that was not
+        moved completely stays, and so does one that another process may use by now.
         """
         if self._writer is None or self._log is None or not is_unopened(self.path):
             return

@@ -16,11 +16,11 @@ _FULL = "database or disk is full"
 _NO_ROOM_BYTES = 64 << 10
 SQLCIPHER = "sqlcipher3.dbapi2"
 
-sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
+sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 if it is installed, which brings its own SQLite
 
 
 def sqlite_faults(*more: type[Exception]) -> tuple[type[Exception], ...]:
-    """What SQLite raises, whichever library brought it; and `more`."""
+    """The exceptions of every SQLite library that may be loaded, and `more`."""
     loaded = sys.modules.get(SQLCIPHER)
     return (*more, sqlite3.Error, loaded.Error) if loaded else (*more, sqlite3.Error)
 
@@ -37,7 +37,7 @@ class ArchiveError(Exception):
 
 
 class OlderError(ArchiveError):
-    """The archive is of an older lantern, and was not to be changed."""
+    """The archive was written by an older lantern and must not be changed by this call."""
 
 
 _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
@@ -60,14 +60,14 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
 
 
 def _code(error: Exception) -> str:
-    """SQLite's name of what is wrong. A full disk has none, or that of any error, where a copy is made."""
+    """SQLite's name of the error. A full disk during a copy has none, or that of a generic error."""
     if str(error) == _FULL or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return "SQLITE_FULL"
     return getattr(error, "sqlite_errorname", "") or ""
 
 
 def archive_error(path: Path, error: Exception) -> ArchiveError:
-    """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
+    """The ArchiveError for `error`, with the place, the value and the remedy."""
     code = _code(error)
     if code == "SQLITE_NOTADB" and is_plain(path):
         wrong = "is not encrypted, and a key is set for it"
@@ -77,7 +77,7 @@ def archive_error(path: Path, error: Exception) -> ArchiveError:
             f"archive {path} may not be read by this user; run this as its owner, or as root", retry=True
         )
     if code.startswith("SQLITE_IOERR") and has_less_room(path, _NO_ROOM_BYTES):
-        code = "SQLITE_FULL"  # as of the log's index, which could not be made
+        code = "SQLITE_FULL"  # such as the log's index, which could not be created
     for prefix, wrong, remedy, retry in _REMEDIES:
         if code.startswith(prefix):
             return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)
@@ -85,19 +85,19 @@ def archive_error(path: Path, error: Exception) -> ArchiveError:
 
 
 def spoils_all(error: Exception) -> bool:
-    """True when the file is at fault, so that every other record would fail too; False when the record is."""
+    """True if the file is at fault, so that every other record would fail too; False if the record is."""
     code = _code(error)
     return any(code.startswith(prefix) for prefix, *_ in _REMEDIES)
 
 
 def is_full(error: Exception) -> bool:
-    """Is there no room on the disk of what was written?"""
+    """Is the disk full that was written to?"""
     return _code(error).startswith("SQLITE_FULL")
 
 
 def has_less_room(path: Path, size_bytes: int) -> bool:
-    """Has the disk of the archive at `path` less room than that? False where it does not say: it, or the folder, is
-    gone."""
+    """Does the disk of the archive at `path` have less free space than that? False if that is unknown because the disk
+    or the folder is gone."""
     try:
         return shutil.disk_usage(path.resolve().parent).free < size_bytes
     except OSError:
@@ -108,7 +108,7 @@ def has_less_room(path: Path, size_bytes: int) -> bool:
 class ArchiveErrors:
     """`with ArchiveErrors(path):` SQLite's errors inside the block leave it as ArchiveError.
 
-    A class, since every write enters two, and a generator costs several times as much.
+    A class, since every write enters two, and a generator would cost several times as much.
     """
 
     path: Path

@@ -4,9 +4,9 @@
     mine.pin(8, now=now)                                  # preferred, and never pruned
     mine.edit(chunk.reword(passage, "port 5433"), now=now)
 
-A verdict, a pin and a correction belong to what is said, not to a row: they hold for every copy of the same text in the
-same project, in branches of a session, in other sessions, and in what is archived later. They are looked up when a
-passage is read, so another process that restores sees them with its next restore.
+A verdict, a pin and a correction belong to a text, not to a row: they hold for every copy of the same text in the same
+project, in branches of a session, in other sessions, and in what is archived later. They are looked up when a passage
+is read, so another process sees them at its next restore.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ from lantern_proxy.turn import Passage, fingerprint
 Verdict = Literal["useful", "wrong", "outdated"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Settle = Callable[[float, float, bool], tuple[float, float]]
-"""(confidence, success, was it of use?) -> both after it, as reinforce.settle."""
+"""(confidence, success, was it of use?) -> the new confidence and success, as reinforce.settle."""
 LONGEST_EDIT = 12_000
-"""Characters, as the longest passage that chunk.py makes."""
+"""Most characters of a corrected passage, as many as the longest that chunk.py makes."""
 
 PINNED = """EXISTS (SELECT 1 FROM marks k WHERE k.tenant = passages.tenant AND k.project = passages.project
     AND k.hash = passages.hash AND k.pinned = 1)"""
-"""Of a row of `passages`."""
+"""SQL: is a row of `passages` pinned?"""
 
 _ONE = f"SELECT {PASSAGE}, p.project, p.hash FROM passages p WHERE p.tenant = ? AND p.id = ?"
 _MARK = """INSERT INTO marks (tenant, project, hash, passage, verdict, pinned, changed_at)
@@ -71,7 +71,7 @@ _CORRECTION = """SELECT p.text, p.tags, p.terms FROM edits e JOIN passages p ON 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """A passage of which somebody said something; `passage` holds the verdict and the pin that stand now."""
+    """A passage with feedback; `passage` holds its current verdict and pin."""
 
     passage: Passage
     changed_at: float
@@ -81,7 +81,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One correction: what stood before, verbatim, and what stands since."""
+    """One correction: the text before it, verbatim, and the text since."""
 
     passage: int
     before: str
@@ -90,17 +90,17 @@ class Edit:
 
 
 class Feedback(Reads):
-    """The part of TenantArchive that changes by a person's word. Unknown ids raise ArchiveError."""
+    """The part of TenantArchive that changes passages on a person's word. Unknown ids raise ArchiveError."""
 
     _vectors: bool
 
     def feedback(
         self, request: str, passage_id: int, verdict: Verdict | Literal[""], *, now: float, settle: Settle | None = None
     ) -> Passage:
-        """A person's verdict on a passage; "" takes it back. What is wrong or outdated is not restored again.
+        """Store a person's verdict on a passage; "" takes it back. A wrong or outdated passage is not restored again.
 
-        request: whose block (or replayed block) showed it; "" when it was found otherwise
-        settle:  moves confidence and success, once for each new verdict on it; None leaves them
+        request: the request whose block, or replayed block, showed it; "" if it was found otherwise
+        settle:  updates confidence and success, once for each new verdict; None leaves them
         returns: the passage as it is now
         """
         if verdict and verdict not in VERDICTS:
@@ -129,9 +129,9 @@ class Feedback(Reads):
             return self._one(db, passage_id)[0]
 
     def edit(self, corrected: Passage, *, now: float) -> Passage:
-        """Let `corrected` (chunk.reword) take the place of the passage with its id, and of every copy of it.
+        """Replace the passage of that id, and every copy of it, by `corrected` (chunk.reword).
 
-        The text before it is kept, see history(); full text, BM25 and vectors follow. A verdict against it is lifted.
+        The earlier text is kept, see history(); full text, BM25 and vectors follow. A verdict against it is lifted.
         """
         text = corrected.text
         if not text.strip() or len(text) > LONGEST_EDIT:
@@ -153,7 +153,7 @@ class Feedback(Reads):
             return self._one(db, corrected.id)[0]
 
     def _reword(self, db: Database, id_: int, corrected: Passage) -> None:
-        """Its vector goes where vectors can be reached; the embedder makes the new one."""
+        """Store the corrected text. Its vector is removed if vectors are available; the embedder makes the new one."""
         tags, terms = dumps(corrected.tags), exact(lines(corrected.terms))
         db.conn.execute(_REWORD, (exact(corrected.text), tags, terms, self.tenant, id_))
         if self._vectors:
@@ -162,7 +162,7 @@ class Feedback(Reads):
             db.conn.execute("UPDATE passages SET embedded = 0 WHERE tenant = ? AND id = ?", (self.tenant, id_))
 
     def history(self, passage_id: int) -> list[Edit]:
-        """Every correction of a passage, oldest first: the first `before` is what was said."""
+        """Every correction of a passage, oldest first: the first `before` is the original text."""
         return self._edits("passage", passage_id)
 
     def edits(self, session: str) -> list[Edit]:
@@ -174,12 +174,12 @@ class Feedback(Reads):
         return [Edit(passage=passage, before=before, after=after, at=at) for passage, before, after, at in rows]
 
     def marked(self, limit: int = 50) -> list[Marked]:
-        """Passages that are judged, pinned or corrected; changed last first."""
+        """Passages that are judged, pinned or corrected, last changed first."""
         rows = self._rows(_MARKED, (self.tenant, limit))
         return [Marked(passage=to_passage(row[:-2]), changed_at=row[-2], edits=row[-1]) for row in rows]
 
     def pinned(self, session: str) -> frozenset[int]:
-        """Ids of the passages that were pinned, and of their copies in `session`."""
+        """Ids of the pinned passages, and of their copies in `session`."""
         return frozenset(row[0] for row in self._rows(_PINS, (self.tenant, name(session), self.tenant)))
 
     def edited(self, after_edit: int = 0) -> list[tuple[int, int]]:
@@ -187,7 +187,7 @@ class Feedback(Reads):
         return self._rows(_EDITED, (self.tenant, after_edit))
 
     def _one(self, db: Database, passage_id: int, request: str = "") -> tuple[Passage, str, bytes]:
-        """(passage, project, hash of what was said first)"""
+        """(passage, project, hash of its original text)"""
         row = db.conn.execute(_ONE, (self.tenant, passage_id)).fetchone()
         if row is None and request:
             raise _not_restored(request, passage_id)
@@ -199,7 +199,7 @@ class Feedback(Reads):
         self, db: Database, project: str, hash_: bytes, passage_id: int, now: float, *,
         verdict: str | None = None, pinned: int | None = None,
     ) -> None:  # fmt: skip
-        """Set what is given; the rest stays."""
+        """Set the given marks; the others stay."""
         values = {"tenant": self.tenant, "project": project, "hash": hash_, "passage": passage_id, "now": now}
         db.conn.execute(_MARK, values | {"verdict": verdict, "pinned": pinned})
 
@@ -221,7 +221,7 @@ def has_edits(db: Database, tenant: str) -> bool:
 
 
 def corrected(db: Database, tenant: str, project: str, passage: Passage) -> Passage:
-    """`passage`, just archived, or its correction when the same text was corrected before. For Archive.write."""
+    """`passage`, just archived, or its correction if the same text was corrected before. For Archive.write."""
     values = (tenant, name(project), fingerprint(passage.text))
     row = db.conn.execute(_CORRECTION, values).fetchone()
     if row is None:

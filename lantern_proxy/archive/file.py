@@ -1,6 +1,6 @@
 """The archive's file: create it, open it, keep it healthy.
 
-A file is never repaired, replaced or removed: whatever is wrong with it, its bytes stay for the user to save.
+A file is never repaired, replaced or removed: whatever is wrong with it, the user can still save its bytes.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
 _STATEMENTS = 256
 WAL_LEFT_BYTES = 64 << 20
-WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
-WAL_PAGES_WAITED = 12_000  # the same after a commit that somebody waits for: one that nobody waits for comes before
-WAL_PAGES_SHORT = 500  # the same on a disk with less room than that
+WAL_PAGES = 4_000  # 16 MB between checkpoints, four times SQLite's default: each costs two fsyncs and many page writes
+WAL_PAGES_WAITED = 12_000  # the same after a commit that somebody waits for: a background commit usually comes first
+WAL_PAGES_SHORT = 500  # the same on a disk with little free space
 SHORT_BYTES = 2 * WAL_LEFT_BYTES
 _CACHE_KB = 8_000
 _SECRET = "SELECT value FROM settings WHERE tenant = '' AND name = 'secret'"
@@ -32,11 +32,11 @@ _NEW_SECRET = "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 
 
 
 def make(path: Path) -> None:
-    """Make sure that a file is there, with mode 0600 before SQLite or anyone else sees it.
+    """Make sure that the file exists, with mode 0600 before SQLite or anyone else sees it.
 
-    What a deleted archive left beside itself goes first: this very process may still have that open, and SQLite would
-    let both archives share one WAL index. One that is there is not opened here: to close it would end all locks that
-    this process holds on it (POSIX), and the next process to leave the archive would remove the log under us.
+    Companions of a deleted archive are removed first: this process may still have them open, and SQLite would let both
+    archives share one WAL index. An existing file is not opened here: closing it would release all locks that this
+    process holds on it (POSIX), and the next process to leave the archive would remove the log.
     """
     try:
         with alone_in(path.parent):
@@ -54,10 +54,10 @@ def make(path: Path) -> None:
 def connect(
     path: Path, access: Literal["ro", "rw"], *, vectors: bool, busy_s: float, immutable: bool = False, key: str = ""
 ) -> tuple[Database, str]:
-    """A connection, and why it has no vectors ("" when it has). Nothing is read or written yet.
+    """A connection, and why it has no vectors ("" if it has). Nothing is read or written yet.
 
     access: "ro" opens the file read-only; "rw" is for the writer and for readers beside it, which share its WAL
-    key:    64 hex digits: the file is encrypted (SQLCipher). Raises ArchiveError when that is not installed.
+    key:    64 hex digits: the file is encrypted (SQLCipher). Raises ArchiveError if that is not installed.
     """
     library = _library(key)
     uri = f"{path.absolute().as_uri()}?mode={access}{'&immutable=1' if immutable else ''}"
@@ -73,9 +73,9 @@ def connect(
 
 
 def is_shut(db: Database, path: Path) -> bool:
-    """Must the file be opened as immutable? A folder that may not be written holds no WAL index, which SQLite wants.
+    """Must the file be opened as immutable? SQLite needs a WAL index, which it cannot create in a read-only folder.
 
-    False where a log waits: read as it stands, the file would lack what is in there.
+    False if there is a log, since the file without it would be incomplete.
     """
     try:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -87,11 +87,11 @@ def is_shut(db: Database, path: Path) -> bool:
 
 
 def _library(key: str) -> Any:
-    """The SQLite that opens such a file."""
+    """The SQLite module for a file with this key: SQLCipher's if there is one."""
     if not key:
         return sqlite3
     try:
-        sqlcipher = importlib.import_module(SQLCIPHER)  # the extra `encrypted`: 5 MB that others do without
+        sqlcipher = importlib.import_module(SQLCIPHER)  # the extra `encrypted`: 5 MB that others need not install
     except ImportError:
         told = 'the archive has a key, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
         raise ArchiveError(told) from None
@@ -101,7 +101,7 @@ def _library(key: str) -> Any:
 
 
 def encrypt(path: Path, key: str) -> None:
-    """Write the archive anew under `key`, in its place; nobody else may have it open. The plain file is removed.
+    """Replace the archive by a copy encrypted under `key`; nobody else may have it open. The plain file is removed.
 
     Raises ArchiveError, and leaves the plain file where it is.
     """
@@ -140,7 +140,7 @@ def encrypt(path: Path, key: str) -> None:
 
 
 def _drop(copy: Path) -> None:
-    """Remove what there is of a copy that was not made to its end."""
+    """Remove an unfinished copy with its companions."""
     for part in (copy, Path(f"{copy}-journal")):
         part.unlink(missing_ok=True)
 
@@ -150,7 +150,7 @@ def _decode(data: bytes) -> str:
 
 
 def _load_vec(conn: Any) -> str:
-    """Load sqlite-vec into `conn`; why it did not work, or ""."""
+    """Load sqlite-vec into `conn`; returns why that failed, or ""."""
     if not hasattr(conn, "enable_load_extension"):
         return "this Python's sqlite3 cannot load extensions"
     try:
@@ -166,18 +166,18 @@ def _load_vec(conn: Any) -> str:
 
 
 def prepare(db: Database, path: Path, busy_s: float) -> None:
-    """Make `db`, the writer's connection, ready: refuse what is not ours, then bring the schema up to date.
+    """Prepare `db`, the writer's connection: refuse foreign files, then bring the schema up to date.
 
-    All steps are one transaction, so a process killed inside leaves the archive as it was.
+    All steps are one transaction, so that a process killed during it leaves the archive as it was.
     """
     refuse_strangers(db, path)
-    if not db.execute("PRAGMA page_count").fetchone()[0]:  # of another file this would write a page all the same
+    if not db.execute("PRAGMA page_count").fetchone()[0]:  # in an existing file this would still write a page
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _use_wal(db, busy_s)
     db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_LEFT_BYTES}")
     db.execute("PRAGMA foreign_keys = ON")
-    # always: what an insert moves to another page would stay on the first one, where no later deletion finds it
+    # always: text that an insert moves to another page would stay on the old one, where no later deletion finds it
     db.execute("PRAGMA secure_delete = ON")
     if migrations.pending(db):
         _migrate(db)
@@ -195,7 +195,8 @@ def _migrate(db: Database) -> None:
 
 
 def secret_of(db: Database, path: Path) -> bytes:
-    """The key under which tenants are named. ArchiveError when it is damaged: no credential would find its tenant."""
+    """The key under which tenants are named. Raises ArchiveError if it is damaged: no credential would find its
+    tenant."""
     with contextlib.suppress(TypeError, ValueError):
         return bytes.fromhex(db.execute(_SECRET).fetchone()[0])
     raise ArchiveError(
@@ -205,7 +206,7 @@ def secret_of(db: Database, path: Path) -> bytes:
 
 
 def refuse_strangers(db: Database, path: Path) -> None:
-    """ArchiveError unless the file is empty or an archive that this program can read. Reads only."""
+    """Raise ArchiveError unless the file is empty or an archive that this program can read. Reads only."""
     tables, applied = refuse_newer(db, path)
     ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
     if tables and not (ours and applied):
@@ -213,22 +214,22 @@ def refuse_strangers(db: Database, path: Path) -> None:
 
 
 def refuse_empty(db: Database, path: Path) -> None:
-    """ArchiveError where nothing was ever archived, for who makes nothing. Reads only."""
+    """Raise ArchiveError if nothing was ever archived, for callers that create no archive. Reads only."""
     if not db.table_names():
         raise ArchiveError(f"archive {path} is an empty file; `lantern serve` makes an archive of it")
 
 
 def refuse_strange_log(path: Path) -> None:
-    """ArchiveError where a log lies beside a file that has none of its own. Reads only.
+    """Raise ArchiveError if a log lies beside a file that has none of its own. Reads only.
 
-    A backup and what `recover` wrote say in their header (bytes 18 and 19, file format, section 1.3) that they have no
-    log. SQLite reads one all the same, and would write the pages of the file that was here before over theirs.
+    A backup, and what `recover` wrote, say in their header (bytes 18 and 19, file format, section 1.3) that they have
+    no log. SQLite reads one all the same, and would overwrite their pages by those of the file that was here before.
     """
     beside = path.resolve()
     try:
-        is_left = Path(f"{beside}-wal").stat().st_size > 0  # first: a file that gets a log says so before it has one
+        is_left = Path(f"{beside}-wal").stat().st_size > 0  # asked first: a file's header changes before it gets a log
         is_strange = is_left and has_no_log(path)
-    except OSError:  # no log; or what cannot be read, which is told where it is opened
+    except OSError:  # no log; or the file cannot be read, which is reported when it is opened
         return
     if is_strange:
         raise ArchiveError(
@@ -239,8 +240,8 @@ def refuse_strange_log(path: Path) -> None:
 
 
 def is_unopened(path: Path) -> bool:
-    """Is there no file, or one that nobody has opened yet, as far as its header says? Then a log beside it is none of
-    its own."""
+    """Is there no file, or one that nobody has opened yet, according to its header? Then a log beside it is not its
+    own."""
     try:
         return has_no_log(path)
     except FileNotFoundError:
@@ -250,7 +251,7 @@ def is_unopened(path: Path) -> bool:
 
 
 def refuse_newer(db: Database, path: Path) -> tuple[set[str], list[str]]:
-    """The tables of the file and the schema steps that it has seen; ArchiveError where one is not known here."""
+    """The tables of the file and its schema steps. Raises ArchiveError if one of the steps is not known here."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     applied = [step.name for step in migrations.applied(db)] if migrations.migrations_table in tables else []
     known = {step.name for step in migrations.pending(Database(memory=True, execute_plugins=False))}
@@ -263,7 +264,7 @@ def refuse_newer(db: Database, path: Path) -> tuple[set[str], list[str]]:
 
 
 def _use_wal(db: Database, busy_s: float) -> None:
-    """WAL stays set in the file. SQLite does not wait for locks here, so wait ourselves."""
+    """Set WAL mode, which the file keeps. SQLite does not wait for locks here, so this does."""
     until = time.monotonic() + busy_s
     while True:
         try:
@@ -276,9 +277,9 @@ def _use_wal(db: Database, busy_s: float) -> None:
 
 
 def drop_snapshots_of(path: Path, tenant: str | None) -> None:
-    """Remove a tenant's snapshots, None: all of them, once passages of it are gone from the archive at `path`.
+    """Remove the snapshots of a tenant, or of all if None, after some of its passages were removed from the archive.
 
-    After the commit: whoever writes a snapshot looks at the archive again when it is in place.
+    Called after the commit: whoever writes a snapshot looks at the archive again when it is in place.
     """
     try:
         drop_snapshots(path, tenant)
@@ -290,7 +291,7 @@ def drop_snapshots_of(path: Path, tenant: str | None) -> None:
 
 
 def secure(path: Path) -> None:
-    """Mode 0600 for the file and its companions, when they are ours to change."""
+    """Set mode 0600 on the file and its companions, if we own them."""
     for part in companions(path):
         with contextlib.suppress(OSError):
             if part.stat().st_mode & 0o077:
@@ -298,7 +299,7 @@ def secure(path: Path) -> None:
 
 
 def companions(path: Path) -> list[Path]:
-    """The archive and what SQLite keeps beside it, or beside the file that a link leads to, as far as they exist."""
+    """The archive and the files that SQLite keeps beside it, or beside the target of a link, as far as they exist."""
     beside = path.resolve()
     return [p for p in (path, Path(f"{beside}-wal"), Path(f"{beside}-shm")) if p.exists()]
 

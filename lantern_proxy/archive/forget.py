@@ -1,10 +1,10 @@
 """Remove something from the archive for good: rows, full-text index, vectors, blocks that quote it, and the log.
 
     receipt = archive.forget(tenant, ForgetRule(session="ses_1"), now=now)
-    archive.verify(receipt)            # is it ours, and is none of what it lists here again?
+    archive.verify(receipt)            # is it genuine, and is none of what it lists here again?
 
 Clients send their whole history with every request, so what is forgotten would come back with the next one. The table
-`forgotten` keeps it out: keyed hashes (HMAC under this archive's secret) of what was removed, nothing that can be read.
+`forgotten` keeps it out: keyed hashes (HMAC under this archive's secret) of what was removed, no readable text.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from lantern_proxy.archive.values import QUERY_CHARS, Record, query_of
 from lantern_proxy.turn import SYSTEM, Block, Filed, Head, fingerprint
 
 _OWN_CHARS = 40
-"""A text of so many characters is known wherever it comes again; a shorter one ("yes") only in its place."""
+"""A text of at least so many characters is recognised anywhere; a shorter one ("yes") only at its place."""
 _ASKEW_S = 5.0
-"""Seconds by which a clock may be set back, as they are now and then, without a doubt about what was noted before."""
+"""A clock is now and then set back by as much, in seconds; up to that, times that were noted before are trusted."""
 MOST_MARKS = 20_000
-"""Rows that a receipt lists one by one."""
+"""Most rows that a receipt lists individually."""
 
 _MARK = "INSERT INTO forgotten (tenant, mark) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _IS_MARKED = "SELECT 1 FROM forgotten WHERE tenant = ? AND mark = ?"
@@ -47,7 +47,7 @@ class ForgetRule:
     session: str | None = None
     project: str | None = None
     match: str | None = None
-    """Found in any case, within one message."""
+    """A text within one message, in any case."""
 
     def __post_init__(self) -> None:
         given = [value for value in (self.session, self.project, self.match) if value is not None]
@@ -64,20 +64,20 @@ class ForgetRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What was forgotten, in numbers and keyed hashes: proof to who has the archive, nothing to anybody else."""
+    """What was forgotten, in numbers and keyed hashes: proof for whoever has the archive, meaningless to others."""
 
     tenant: str
     kind: str
     """session, project, match or tenant."""
     what: str
-    """The session or project; of a match its keyed hash."""
+    """The session or project; for a match its keyed hash."""
     at: float
     removed: Mapping[str, int]
     """Table -> rows."""
     marks: tuple[str, ...] = ()
     """Keyed hashes of the removed messages and passages, hex; the first 20,000."""
     left_over: int = 0
-    """Of a match: places in the archive's raw files that hold the text all the same."""
+    """For a match: how many places in the archive's raw files still hold the text."""
     signature: str = ""
 
     def signed(self, secret: bytes) -> "Receipt":
@@ -95,7 +95,7 @@ class Receipt:
         """A receipt as `json.dumps(asdict(...))` wrote it. Raises ArchiveError."""
         try:
             found: Receipt = msgspec.convert(row := json.loads(text), cls)
-            cls(**row)  # TypeError: a member that no receipt has
+            cls(**row)  # TypeError: a field that no receipt has
             bytes.fromhex(found.signature + "".join(found.marks))
         except (ValueError, TypeError, RecursionError):
             raise ArchiveError("this is no receipt of `lantern forget`; give the file that it printed") from None
@@ -104,14 +104,14 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """genuine: this archive made it, and nobody changed it; present: rows it lists that are here (again)."""
+    """genuine: made by this archive and unchanged since; present: how many of its rows are in the archive (again)."""
 
     genuine: bool
     present: int
 
 
 class Marks:
-    """Keyed hashes of what is forgotten, 16 bytes each."""
+    """Keyed hashes of forgotten texts, 16 bytes each."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -124,18 +124,18 @@ class Marks:
         return mac.digest()[:16]
 
     def key(self, key: str) -> bytes:
-        """Of a message by its place in its history."""
+        """The mark of a message by its place in its history."""
         return self.of("key", name(key))
 
     def message(self, filed: Filed) -> tuple[bytes, ...]:
-        """By its place in its history; by its content, too, when that is its own."""
+        """The marks of a message: by its place in its history, and by its content if that is long enough."""
         size = sum(len(item.text) for item in filed.message.items)
         own = filed.message.print and size >= _OWN_CHARS
         return (self.key(filed.key), *((self.of("print", filed.message.print),) if own else ()))
 
 
 def without_forgotten(db: Database, marks: Marks, records: Sequence[Record], *, now: float) -> list[Record]:
-    """`records` without what was forgotten before, and without what is not to be kept, which is marked so that it stays
+    """`records` without what was forgotten before, and without what must not be kept, which is marked so that it stays
     out. Inside a transaction."""
     kept, marked = [], dict[str, bool]()
     last = db.conn.execute(_LAST_BEGUN).fetchone()[0] or 0.0
@@ -152,7 +152,7 @@ def without_forgotten(db: Database, marks: Marks, records: Sequence[Record], *, 
 
 
 def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
-    """`record` without what is marked."""
+    """`record` without marked messages, passages and blocks."""
     kept = [filed for filed in record.messages if not _any_marked(db, tenant, marks.message(filed))]
     gone = {filed.key for filed in record.messages} - {filed.key for filed in kept}
     is_asked = any(filed.key in gone and filed.message.role not in SYSTEM for filed in record.messages)
@@ -179,8 +179,8 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
 
 
 def begin_forgetting(db: Database, marks: Marks, tenant: str, rule: ForgetRule, *, now: float) -> None:
-    """Note when a session, a project or all of a tenant was forgotten: what was under way of it then is not kept. Of a
-    match nobody can tell what holds it."""
+    """Note the time at which a session, a project or a tenant is forgotten, so that records still under way are not
+    kept. For a match this is impossible, since nobody knows which records hold it."""
     if rule.match is None:
         begun = _begun(marks, tenant, rule.kind, name(rule.session or rule.project or ""))
         db.execute(_BEGUN, (begun, str(now)))
@@ -192,10 +192,11 @@ def _begun(marks: Marks, tenant: str, kind: str, what: str) -> str:
 
 
 def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record, now: float) -> bool:
-    """Was what the record is of forgotten while its request was under way? Nobody could find it yet.
+    """Was the record's session, project or tenant forgotten while its request was under way, when it could not be
+    found yet?
 
-    Not in the future: that was noted by a clock that was ahead, and nothing would be kept until this one is there. But
-    where the request came in the future, too, the clock has been set back since.
+    A time in the future is ignored: a clock that was ahead noted it, and nothing would be kept until then. It counts if
+    the request came in the future, too, since the clock has been set back in between.
     """
     latest = now + _ASKEW_S if record.came_at <= now else math.inf
     of = [
@@ -208,7 +209,7 @@ def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record, now: 
 
 
 def _unkept_of(record: Record) -> Record:
-    """The record without a word of its request. System prompts are not marked: others have them, too."""
+    """The record without any text of its request. System prompts are not marked: others have them, too."""
     request = record.request and structs.replace(record.request, query="", error="")
     said = tuple(filed for filed in record.messages if filed.message.role not in SYSTEM)
     return structs.replace(
@@ -218,12 +219,12 @@ def _unkept_of(record: Record) -> Record:
 
 
 def keep_out(db: Database, tenant: str, marks: Iterable[bytes]) -> None:
-    """Note `marks` of what is forgotten, so that it stays out when a client sends it again."""
+    """Store `marks` of forgotten texts, so that they stay out when a client sends them again."""
     db.conn.executemany(_MARK, [(tenant, mark) for mark in marks])
 
 
 def _quotes_forgotten(db: Database, tenant: str, marks: Marks, block: Block) -> bool:
-    """Does the block quote what was forgotten, while its request was under way or since it was exported?"""
+    """Does the block quote a text that was forgotten while its request was under way, or since it was exported?"""
     quoted = [placed.passage for placed in block.restored.placed]
     return any(_any_marked(db, tenant, (marks.of("text", fingerprint(p.text)), marks.key(p.message))) for p in quoted)
 
@@ -244,7 +245,7 @@ def _any_marked(db: Database, tenant: str, marks: Iterable[bytes]) -> bool:
 
 
 def present(db: Database, receipt: Receipt, marks: Marks) -> int:
-    """How many rows of the archive the receipt lists."""
+    """How many rows that the receipt lists are in the archive."""
     listed, tenant = set(receipt.marks), receipt.tenant
     found = 0
     for kind, sql in (
@@ -256,12 +257,12 @@ def present(db: Database, receipt: Receipt, marks: Marks) -> int:
 
 
 def generation(db: Database) -> str:
-    """Changes whenever something was forgotten: what a running proxy remembers is then not to be used."""
+    """A value that changes whenever something is forgotten: a running proxy must then drop what it remembers."""
     row = db.conn.execute("SELECT value FROM settings WHERE tenant = '' AND name = 'forgotten'").fetchone()
     return row[0] if row else ""
 
 
 def count_up(db: Database) -> None:
-    """Tell all processes that what they remember may be gone."""
+    """Tell all processes that what they remember may have been removed."""
     number = str(int(generation(db) or 0) + 1)
     db.execute("INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'forgotten', ?)", (number,))

@@ -1,7 +1,7 @@
 """Which rows a `lantern forget` rule names, and their removal in short transactions, since others write meanwhile.
 
-First all of it is marked, so that nobody brings it back. Then blocks go before the passages that they quote, and
-passages before their messages: where it was stopped in the middle, the same rule finds the rest.
+First everything is marked, so that nothing can come back. Then blocks are removed before the passages that they quote,
+and passages before their messages: after an interruption, the same rule finds the rest.
 """
 
 import json
@@ -24,19 +24,19 @@ from lantern_proxy.archive.writes import CROSS_OUT
 from lantern_proxy.turn import SYSTEM, Filed
 
 _MARKS_AT_ONCE = 5 * ROWS
-"""They are small: 10 ms."""
+"""Marks per transaction. They are small: 10 ms."""
 _SESSIONS_AT_ONCE = ROWS // 10
-"""Rows of other tables go with them."""
+"""Sessions per transaction. Rows of other tables are removed with them."""
 _CUT: Mapping[str, int] = {"title": TITLE_CHARS, "query": QUERY_CHARS}
-"""Columns that hold no more characters of a text."""
+"""Columns that hold only the beginning of a text, with its length in characters."""
 _LEAST = 3
-"""Characters of what is forgotten that a text may end in only by chance."""
+"""A cut text may end in fewer characters of what is forgotten by chance."""
 _IN = " IN (SELECT value FROM json_each(?))"
 _HEAD = f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?"
 _SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?, ?) WHERE tenant = ? AND session = ?"
 _WITH_SIDES = " AND (id = ? OR parent = ? AND substr(id, 1, ?) = ?)"
-"""With its sub-agents and side calls, as session_rows.session_of() tells them. Others may begin like them: who archives
-through the library names sessions with dots of their own."""
+"""SQL: a session with its sub-agents and side calls, as session_rows.session_of() defines them. Other ids may begin
+alike: programs that archive through the library name sessions with dots of their own."""
 _MESSAGES = """SELECT session, print, key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial,
         created_at FROM messages WHERE tenant = ?"""
 _PASSAGES = "SELECT id, session, message, turn, unit, hash, text FROM passages WHERE tenant = ? AND id > ?"
@@ -56,24 +56,24 @@ MessageKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Gone:
-    """What goes, before it goes."""
+    """What is to be removed, collected before anything is."""
 
     sessions: list[str] = field(default_factory=list)
-    """Whole ones."""
+    """Sessions that are removed as a whole."""
     messages: dict[MessageKey, None] = field(default_factory=dict)
     turns: set[tuple[str, int]] = field(default_factory=set)
-    """Of those messages; only of a match."""
+    """Turns of the removed messages; only for a match."""
     passages: dict[int, None] = field(default_factory=dict)
     blocks: set[int] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
     ids: list[tuple[str, str]] = field(default_factory=list)
     """(value, session)"""
     wiped: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """(table, column) -> ids of rows whose text is emptied; only of a match."""
+    """(table, column) -> ids of rows whose text is emptied; only for a match."""
     marks: set[bytes] = field(default_factory=set)
-    """What is kept out from now on."""
+    """Marks of what is kept out from now on."""
     listed: list[bytes] = field(default_factory=list)
-    """What the receipt lists."""
+    """Marks that the receipt lists."""
 
     def add_message(self, row: Sequence[Any], marks: Marks, *, stays_out: bool = True) -> None:
         self.messages[row[0], row[2]] = None
@@ -92,7 +92,7 @@ class _Gone:
 
     @property
     def counts(self) -> Counter[str]:
-        """Rows by table, without vectors."""
+        """Number of rows by table, without vectors."""
         texts = sum(len(ids) for (table, _), ids in self.wiped.items() if table == "requests")
         return Counter(
             {
@@ -104,7 +104,7 @@ class _Gone:
 
 
 def would_forget(db: Database, tenant: str, rule: ForgetRule, marks: Marks, *, now: float) -> Receipt:
-    """What forget_in() would remove, but 0 vectors. Reads only."""
+    """What forget_in() would remove, except that it counts 0 vectors. Reads only."""
     gone = _named(db, tenant, rule, marks)
     return _receipt(tenant, rule, gone, gone.counts, marks, now)
 
@@ -113,7 +113,7 @@ def forget_in(
     connections: Connections, tenant: str, rule: ForgetRule, marks: Marks, *, now: float, vectors: bool,
     advance: Advance,
 ) -> Receipt:  # fmt: skip
-    """Remove what `rule` names; until wipe() the log holds it, and the full-text index its words."""
+    """Remove what `rule` names. Until wipe(), the log still holds it, and the full-text index its words."""
     connections.make_room()
     with connections.reading() as db:
         seen = newest(db)
@@ -137,7 +137,7 @@ def _receipt(tenant: str, rule: ForgetRule, gone: _Gone, removed: Counter[str], 
     return Receipt(tenant=tenant, kind=rule.kind, what=what, at=now, removed=dict(removed), marks=listed)
 
 
-# what goes
+# what is removed
 
 
 def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _Gone:
@@ -156,9 +156,9 @@ def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _Gone:
 
 
 def _whole(db: Database, tenant: str, sessions: Sequence[str], marks: Marks) -> _Gone:
-    """Sessions with all that they hold."""
+    """Sessions with everything that they hold."""
     gone, given = _Gone(sessions=[*sessions]), (tenant, dumps(list(sessions)))
-    for row in db.conn.execute(f"{_MESSAGES} AND session{_IN}", given):  # a system prompt is of the next ones, too
+    for row in db.conn.execute(f"{_MESSAGES} AND session{_IN}", given):  # system prompts occur in later sessions, too
         gone.add_message(row, marks, stays_out=row[5] not in SYSTEM)
     sql = f"SELECT id, session, hash FROM passages WHERE tenant = ? AND session{_IN}"
     for row in db.conn.execute(sql, given):
@@ -174,7 +174,7 @@ def _whole(db: Database, tenant: str, sessions: Sequence[str], marks: Marks) -> 
 
 
 def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _Gone:
-    """Whatever holds the text `wanted`: reads all that the tenant has."""
+    """Everything that holds the text `wanted`. Reads the tenant's whole archive."""
     gone = _Gone()
     for row in db.conn.execute(_MESSAGES, (tenant,)):
         filed = to_filed(row[2:])
@@ -203,13 +203,13 @@ def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _Gone:
 
 
 def _tells(text: str, wanted: str, begun: tuple[str, ...], cut_at: int | None) -> bool:
-    """Does `text` hold `wanted`, or, where it was cut, end with one of its beginnings?"""
+    """Does `text` hold `wanted`, or, if it was cut, end in a beginning of it?"""
     told = text.casefold()
     return wanted in told or (cut_at is not None and len(text) >= cut_at and told.endswith(begun))
 
 
 def _is_of(gone: _Gone, session: str, message: str, turn: int, unit: str) -> bool:
-    """Is this a passage of a message that goes, or the summary of its turn?"""
+    """Is this a passage of a removed message, or the summary of its turn?"""
     return (session, message) in gone.messages or (unit == "turn" and (session, turn) in gone.turns)
 
 
@@ -224,7 +224,7 @@ def _holds(filed: Filed, wanted: str) -> bool:
 
 
 def _strings(raw: bytes) -> Iterator[str]:
-    """The bytes as they are, and all strings of their JSON, those within strings (arguments of calls) too."""
+    """The bytes as they are, and all strings of their JSON, including JSON within strings (arguments of calls)."""
     text = raw.decode("utf-8", "replace")
     yield text
     try:
@@ -246,11 +246,11 @@ def _strings(raw: bytes) -> Iterator[str]:
             waiting += value
 
 
-# how it goes
+# how it is removed
 
 
 class _Removal:
-    """One tenant's, with what it has removed so far."""
+    """The removal of one tenant's rows, with a count of those removed so far."""
 
     def __init__(self, connections: Connections, tenant: str, marks: Marks, advance: Advance, *, vectors: bool) -> None:
         self._connections, self._tenant, self._marks, self._advance = connections, tenant, marks, advance
@@ -258,7 +258,7 @@ class _Removal:
         self.removed = _Gone().counts
 
     def keep_out(self, gone: _Gone, rule: ForgetRule, now: float) -> None:
-        """From the first moment on, also where this ends too early."""
+        """Mark what is to be forgotten. Done first, so that it holds even if the removal is interrupted."""
         with self._briefly() as db:
             begin_forgetting(db, self._marks, self._tenant, rule, now=now)
             count_up(db)
@@ -291,14 +291,15 @@ class _Removal:
                 self._drop_sessions(db, sessions)
 
     def remove_late(self, gone: _Gone, seen: int) -> None:
-        """Passages that were cut from messages of a match while it was looked for."""
+        """Remove passages that were cut from matching messages during the search."""
         with self._briefly() as db:
             late = db.conn.execute(_PASSAGES, (self._tenant, seen)).fetchall()
             self._drop_passages(db, [row[0] for row in late if _is_of(gone, *row[1:5])])
 
     @contextmanager
     def _briefly(self) -> Iterator[Database]:
-        """Each transaction notes that there is something to wipe: running proxies wipe now and then what was noted."""
+        """A transaction that notes that there is something to wipe, since running proxies regularly wipe what is
+        noted."""
         with briefly(self._connections) as db:
             yield db
             db.execute(UNWIPED, (self._tenant,))
@@ -315,7 +316,7 @@ class _Removal:
             self._advance(len(some))
 
     def _drop(self, db: Database, table: str, column: str, values: Iterable[int | str]) -> None:
-        """Rows of `table` whose `column` is one of `values`."""
+        """Delete the rows of `table` whose `column` is one of `values`."""
         where, given = f"WHERE tenant = ? AND {column}{_IN}", (self._tenant, dumps(list(values)))
         self.removed[table] += db.conn.execute(f"DELETE FROM {table} {where}", given).rowcount
 
@@ -336,7 +337,7 @@ class _Removal:
         db.conn.executemany(_DROP_ID, [(self._tenant, *id_) for id_ in ids])
 
     def _drop_sessions(self, db: Database, sessions: Sequence[str]) -> None:
-        """With what has come into them meanwhile."""
+        """Remove sessions, with what was added to them meanwhile."""
         late = _whole(db, self._tenant, sessions, self._marks)
         keep_out(db, self._tenant, sorted(late.marks))
         self._drop(db, "blocks", "id", late.blocks)
@@ -346,7 +347,7 @@ class _Removal:
         self._drop(db, "sessions", "id", sessions)
 
     def _shorten_heads(self, gone: _Gone) -> None:
-        """Heads let go of messages that go."""
+        """Remove the keys of removed messages from heads."""
         keys: dict[str, set[str]] = {}
         for session, key in gone.messages:
             keys.setdefault(session, set()).add(key)
@@ -358,7 +359,7 @@ class _Removal:
                     db.conn.execute(_SHORTER, (*from_head(to_head(row).without(held)), *given))
 
     def _wipe(self, gone: _Gone) -> None:
-        """Titles, questions and errors that hold the text are emptied."""
+        """Empty the titles, questions and errors that hold the text."""
         for (table, column), ids in gone.wiped.items():
             kind = "titles" if table == "sessions" else "texts of requests"
             for some in self._each(ids):

@@ -1,4 +1,4 @@
-"""The requests of one tenant, the blocks they brought, and the passages that were left out of those."""
+"""The requests of one tenant, the blocks restored into them, and the passages that were left out of those."""
 
 import json
 from collections.abc import Iterable
@@ -28,10 +28,10 @@ _USEFUL = """SELECT r.id, r.session, r.query, p.passage FROM placed p
 
 
 class Ledger(Reads):
-    """The part of TenantArchive that knows requests."""
+    """The part of TenantArchive that reads requests and blocks."""
 
     def blocks(self, session: str) -> list[Block]:
-        """The session's ledger, oldest first."""
+        """The blocks of a session, oldest first."""
         return self._blocks(" AND session = ? ORDER BY id", (self.tenant, name(session)))
 
     def request(self, id: str) -> RequestRow | None:
@@ -45,13 +45,13 @@ class Ledger(Reads):
         return [to_request(row) for row in rows]
 
     def last_restored(self, project: str | None = None) -> tuple[str, float] | None:
-        """(id, Unix seconds) of the newest request that brought a block of its own; None when none did."""
+        """(id, Unix seconds) of the newest request with a block of its own; None if there is none."""
         where, values = given(("s.project", project))
         rows = self._rows(f"{_LAST}{where} ORDER BY r.at DESC, b.id DESC LIMIT 1", (self.tenant, *values))
         return tuple(rows[0]) if rows else None
 
     def why(self, request_id: str) -> Why | None:
-        """What is known of a request and the blocks it brought (those replayed in it belong to earlier requests)."""
+        """What is known of a request and its own blocks. Blocks replayed in it belong to earlier requests."""
         request = self.request(request_id)
         if request is None:
             return None
@@ -66,14 +66,15 @@ class Ledger(Reads):
         )  # fmt: skip
 
     def useful(self) -> list[Useful]:
-        """The questions whose restored passages somebody called useful, newest first."""
+        """The questions whose restored passages were judged useful, newest first."""
         found: dict[tuple[str, str, str], list[int]] = {}
         for request, session, query, passage in self._rows(_USEFUL, (self.tenant,)):
             found.setdefault((request, session, query), []).append(passage)
         return [Useful(*request, tuple(passages)) for request, passages in found.items()]
 
     def passed(self, requests: Iterable[str]) -> dict[str, tuple[PassedOver, ...]]:
-        """What was passed over for each of these requests that has some. What was removed since is not told."""
+        """Request -> passages left out of its blocks, for those of `requests` that have any. Passages that were removed
+        since are missing."""
         rows = self._rows(_PASSED, (self.tenant, dumps([name(id_) for id_ in requests])))
         held = {id_: json.loads(stored) for id_, stored in rows}
         passages = self.passages_by_id({one["passage"] for stored in held.values() for one in stored})

@@ -1,6 +1,6 @@
 """Summaries of one tenant's archive: totals over requests, a session as a timeline. TenantArchive inherits it.
 
-Read from indexes that hold all of it, so that 100,000 requests are summed in some ten milliseconds.
+All of it is read from covering indexes, so that 100,000 requests are summed in some ten milliseconds.
 """
 
 import json
@@ -14,7 +14,7 @@ from lantern_proxy.archive.rows import name, said_of, texts
 from lantern_proxy.turn import LOSSES, BlockKind
 
 _NEWEST = 5_000
-"""Requests whose milliseconds the percentiles are of."""
+"""The percentiles of milliseconds are over so many requests, the newest ones."""
 _LOSS = "event IN ('compacted', 'window', 'cleared')"
 _SUMS = """SELECT CAST((at - :since) / :width AS INTEGER), event, count(*), sum(restored > 0), sum(chars)
     FROM requests INDEXED BY requests_summed WHERE tenant = :tenant AND at >= :since GROUP BY 1, 2"""
@@ -22,7 +22,7 @@ _MS = """SELECT ms FROM requests INDEXED BY requests_summed
     WHERE tenant = ? AND at >= ? AND event NOT IN ('side', 'passthrough') ORDER BY at DESC LIMIT ?"""
 _DEGRADED = """SELECT degraded, count(*) FROM requests INDEXED BY requests_summed
     WHERE tenant = ? AND at >= ? AND degraded <> '[]' GROUP BY degraded"""
-# A message that was lost is one that each later request of its session need not hold.
+# A lost message saves its bytes in each later request of its session.
 _UNSENT = f"""SELECT ifnull(sum(l.lost * (SELECT count(*) FROM requests r INDEXED BY requests_told
         WHERE r.tenant = l.tenant AND r.session = l.session AND r.at >= l.at
         AND r.event NOT IN ('side', 'passthrough'))), 0)
@@ -47,7 +47,7 @@ _MESSAGES = """SELECT position, turn, role, side, partial, created_at, length(te
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """What happened in one stretch of time."""
+    """What happened in one period of time."""
 
     at: float
     requests: int = 0
@@ -63,7 +63,7 @@ class Overview:
 
     since: float
     width_s: float
-    """Of a bucket."""
+    """Length of a bucket."""
     buckets: tuple[Bucket, ...]
     events: dict[str, int]
     sessions: int
@@ -72,9 +72,9 @@ class Overview:
     restores: int
     chars: int
     placed: int
-    """Passages in blocks, of all time."""
+    """Number of passages in blocks, of all time."""
     unsent_bytes: int
-    """Bytes of lost messages, once for each later request of their session, less what was added."""
+    """Bytes of lost messages, counted once for each later request of their session, less what was added."""
     ms_p50: float
     ms_p95: float
     degraded: dict[str, int]
@@ -91,7 +91,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineStep:
-    """A request on its session's timeline."""
+    """A request in its session's timeline."""
 
     id: str
     at: float
@@ -107,7 +107,7 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bridge:
-    """A passage on its way from the turn it was said in to the request it was restored into."""
+    """A restored passage, with the turn it was said in and the request it was restored into."""
 
     request: str
     kind: BlockKind
@@ -134,7 +134,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The beginning of a message, as a page shows it."""
+    """The beginning of a message, as the admin page shows it."""
 
     position: int
     turn: int
@@ -143,19 +143,19 @@ class Shown:
     partial: bool
     at: float
     length: int
-    """Characters of all of it."""
+    """Characters of the whole message."""
     text: str
     calls: tuple[str, ...]
-    """What it calls: names with the beginning of their arguments, `tide {"harbour": "Lerwick"}`."""
+    """The tools it calls: names with the beginning of their arguments, `tide {"harbour": "Lerwick"}`."""
     is_result: bool
-    """All of it is what tools gave, whoever's name stands over it."""
+    """Does it consist of tool results only, whatever its role is?"""
 
 
 class Summaries(Reads):
-    """The part of TenantArchive that sums up."""
+    """The part of TenantArchive that computes summaries."""
 
     def overview(self, since: float, now: float, buckets: int = 48) -> Overview:
-        """Sums of the tenant's requests, by about so many `buckets`. since: Unix seconds; 0: from the first request"""
+        """Sums of the tenant's requests, in about `buckets` buckets. since: Unix seconds; 0: from the first request"""
         with self._connections.reading() as db:
             execute = db.conn.execute
             if since <= 0:
@@ -206,7 +206,7 @@ class Summaries(Reads):
 
 
 def _buckets(rows: Sequence[Sequence[Any]], since: float, width: float) -> tuple[Bucket, ...]:
-    """Those in which something happened, in order."""
+    """The buckets in which something happened, in order."""
     found: dict[int, Counter[str]] = {}
     for at, event, count, restores, chars in rows:
         sums = found.setdefault(at, Counter())
@@ -215,7 +215,7 @@ def _buckets(rows: Sequence[Sequence[Any]], since: float, width: float) -> tuple
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """values: sorted; 0 when there are none"""
+    """The quantile at `share` (0 to 1) of sorted values; 0 if there are none."""
     return float(values[min(len(values) - 1, int(share * len(values)))]) if values else 0.0
 
 

@@ -1,8 +1,8 @@
 """Rows of an archive whose list of tables is damaged, read from its pages without SQLite.
 
-A page says what kind it is, and a row how long and of what type each of its values is, but not of which table: it is of
-every one whose columns have such types. Tables are STRICT, so hardly any two are alike. (SQLite's file format, sections
-1.6 B-tree Pages, 2.1 Record Format and 4 The Write-Ahead Log.)
+A page states its kind, and a row the size and type of each of its values, but not its table: it may be of every table
+whose columns have such types. Tables are STRICT, so hardly any two are alike. (SQLite's file format, sections 1.6
+B-tree Pages, 2.1 Record Format and 4 The Write-Ahead Log.)
 """
 
 import contextlib
@@ -18,36 +18,36 @@ from lantern_proxy.archive.raw import PLAIN
 Value = int | float | bytes | None
 
 _LEAF, _INDEX_LEAF, _INDEX = 13, 10, 2
-"""Pages with rows, by their first byte: of tables, and of indexes and tables without a rowid."""
+"""First bytes of pages with rows: of tables, and of indexes and tables without a rowid."""
 _WIDTHS = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
-"""Bytes of a value by its serial type, up to 9."""
+"""Size in bytes of a value by its serial type, up to type 9."""
 _PAGE_BYTES = 4_096
 _MOST_BYTES = 1 << 30
-"""Of one row: SQLite takes none that is longer."""
+"""Most bytes of one row: SQLite accepts no longer one."""
 _FRAME, _LOG_HEAD = 24, 32
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as its rows are written."""
+    """The form in which a table's rows are stored."""
 
     name: str
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    """INTEGER, REAL, TEXT or BLOB; ROWID where the row's own number stands for the value."""
+    """INTEGER, REAL, TEXT or BLOB for each column; ROWID if the rowid holds its value."""
     nullable: tuple[bool, ...]
     least: int
-    """Columns of the shortest row: those that were added later are lacking in older ones."""
+    """Columns of the shortest row: older rows lack columns that were added later."""
     has_rowid: bool
 
     @classmethod
     def of(cls, db: Database, name: str) -> "Table":
-        """As `db` has it."""
+        """The table of that name in `db`."""
         (sql,) = db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
         has_rowid = "WITHOUT ROWID" not in sql.upper()
         # (place, name, type, NOT NULL, default, place in the key)
         found = db.execute(f"PRAGMA table_info({name})").fetchall()
-        if not has_rowid:  # the key comes first, whatever the order in which columns are declared
+        if not has_rowid:  # the key is stored first, in whatever order the columns are declared
             found.sort(key=lambda column: (column[5] == 0, column[5] or column[0]))
         types = [column[2] for column in found]
         key = [at for at, column in enumerate(found) if column[5]]
@@ -60,7 +60,7 @@ class Table:
         )  # fmt: skip
 
     def fits(self, serials: Sequence[int]) -> bool:
-        """May a row with values of these serial types be one of this table?"""
+        """May a row with values of these serial types belong to this table?"""
         if not self.least <= len(serials) <= len(self.columns):
             return False
         kinds = zip(serials, self.types, self.nullable, strict=False)
@@ -78,17 +78,17 @@ def _is_of(serial: int, type_: str, nullable: bool) -> bool:
 
 
 class Pages:
-    """The pages of a file, as they stand in it or, newer, in its log."""
+    """The pages of a file: the newest committed version of each, in the file or in its log."""
 
     def __init__(self, file: int, log: int | None) -> None:
-        """file, log: descriptors, which stay the caller's."""
+        """file, log: descriptors, which the caller closes."""
         self._file, self._log = file, log
         self.size = _size_of_page(file, log)
         self._newer, pages = _committed(log, self.size) if log is not None else ({}, 0)
         self.count = pages or -(-os.fstat(file).st_size // self.size)
 
     def page(self, number: int) -> bytes:
-        """They count from 1; what is beyond the end of the file is zeros."""
+        """The bytes of a page. Pages count from 1; beyond the end of the file they are zeros."""
         if self._log is not None and number in self._newer:
             data = _read(self._log, self.size, self._newer[number])
         else:
@@ -98,7 +98,7 @@ class Pages:
     def rows(
         self, tables: Sequence[Table], progress: Callable[[int, int], None]
     ) -> Iterator[tuple[Table, list[Value]]]:
-        """(table, values of its first columns) of each row that can be read, once for each table that it fits."""
+        """(table, values of its first columns) of each row that can be read, for every table that it fits."""
         for number in range(1, self.count + 1):
             data = self.page(number)
             start = 100 if number == 1 else 0
@@ -111,7 +111,7 @@ class Pages:
             progress(number, self.count)
 
     def _fitting(self, data: bytes, at: int, kind: int, tables: Sequence[Table]) -> Iterator[tuple[Table, list[Value]]]:
-        """The row whose cell is at `at`, for each of `tables` that it fits."""
+        """The row of the cell at `at`, for each of `tables` that it fits."""
         length, at = _varint(data, at + 4 if kind == _INDEX else at)
         rowid, at = _varint(data, at) if kind == _LEAF else (0, at)
         serials, head = _serials(data, at)
@@ -124,7 +124,7 @@ class Pages:
             yield table, [rowid if type_ == "ROWID" else value for value, type_ in named]
 
     def _payload(self, data: bytes, at: int, length: int, kind: int) -> bytes:
-        """The bytes of a row, also where they go on in other pages. ValueError where some are missing."""
+        """The bytes of a row, overflow pages included. ValueError if some are missing."""
         most = self.size - 35 if kind == _LEAF else (self.size - 12) * 64 // 255 - 23
         if length <= most:
             found = data[at : at + length]
@@ -146,7 +146,7 @@ class Pages:
 
 
 def _read(file: int, length: int, at: int) -> bytes:
-    """What a disk at fault does not give is empty."""
+    """Bytes of a file; empty if the disk fails to read them."""
     try:
         return os.pread(file, length, at)
     except OSError:
@@ -154,7 +154,7 @@ def _read(file: int, length: int, at: int) -> bytes:
 
 
 def _size_of_page(file: int, log: int | None) -> int:
-    """As the log says or the file; what Lantern's archives have where both are damaged."""
+    """Page size according to the log or the file; if both are damaged, that of Lantern's archives."""
     said = [] if log is None else [int.from_bytes(_read(log, 4, 8), "big")]
     head = _read(file, 18, 0)
     if head.startswith(PLAIN):
@@ -163,7 +163,7 @@ def _size_of_page(file: int, log: int | None) -> int:
 
 
 def _committed(log: int, size: int) -> tuple[dict[int, int], int]:
-    """Where in the log the newest committed version of each page is, and how many pages the last commit left."""
+    """(offset in the log of each page's newest committed version, number of pages after the last commit)"""
     salts = _read(log, 8, 16)
     at, found, waiting, pages = _LOG_HEAD, dict[int, int](), dict[int, int](), 0
     while len(head := _read(log, _FRAME, at)) == _FRAME and head[8:16] == salts:
@@ -177,7 +177,7 @@ def _committed(log: int, size: int) -> tuple[dict[int, int], int]:
 
 
 def _cells(data: bytes, start: int) -> Iterator[int]:
-    """Where the cells of a page begin."""
+    """Offsets of a page's cells."""
     head = start + (12 if data[start] == _INDEX else 8)
     count = int.from_bytes(data[start + 3 : start + 5], "big")
     if head + 2 * count > len(data):
@@ -189,7 +189,7 @@ def _cells(data: bytes, start: int) -> Iterator[int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(a number of one to nine bytes, where what follows it begins). IndexError beyond the end."""
+    """(a number of one to nine bytes, offset after it). IndexError beyond the end."""
     value = 0
     for place in range(8):
         value = value << 7 | data[at + place] & 0x7F
@@ -200,7 +200,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _serials(data: bytes, at: int) -> tuple[list[int], int]:
-    """(the serial types of a row that begins at `at`, bytes of its head). A head is short: it is never in two pages."""
+    """(serial types of the row that begins at `at`, size of its header). Headers are too short to span two pages."""
     length, place = _varint(data, at)
     serials = []
     while place < at + length:
@@ -212,7 +212,7 @@ def _serials(data: bytes, at: int) -> tuple[list[int], int]:
 
 
 def _values(payload: bytes, at: int, serials: Sequence[int]) -> list[Value]:
-    """Texts as their bytes."""
+    """The values of a row; texts as bytes."""
     values = list[Value]()
     for serial in serials:
         width = (serial - 12) // 2 if serial >= 12 else _WIDTHS[serial]

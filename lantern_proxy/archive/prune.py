@@ -1,6 +1,6 @@
 """Remove what a rule names from one tenant's archive. A dry run returns the same counts and removes nothing.
 
-Others write meanwhile: what goes, goes in short transactions, each with a pause behind it.
+Others write meanwhile, so rows are removed in short transactions with a pause after each.
 """
 
 import time
@@ -22,53 +22,53 @@ from lantern_proxy.archive.vectors import remove
 
 T = TypeVar("T")
 Advance = Callable[[int], None]
-"""Called with how many rows or pages were done since the last call."""
+"""Called with the number of rows or pages done since the last call."""
 
 ROWS = 200
-"""Most rows that one transaction removes: about 20 ms, or what one session has."""
+"""Most rows that one transaction removes: about 20 ms, or the rows of one session."""
 BLOCKS = ROWS // 10
-"""The same of blocks: what they quote goes with them."""
+"""The same for blocks: the rows of the passages that they quote are removed with them."""
 _PAGES = 100
-"""Of the full-text index, merged in one transaction; and of the file, given back in one: 10 ms."""
+"""Pages per transaction that are merged in the full-text index, or returned to the file system: 10 ms."""
 _LONGEST_PAUSE_S = 0.1
 _LONG_S = 0.08
-"""After a transaction that took longer, its pause included, the next ones get half as much; see shares()."""
+"""After a transaction that took longer, pause included, the next ones get half as many rows; see shares()."""
 _LOG_WAIT_S = 2.0
-"""For a reader that still needs the write-ahead log."""
+"""How long wipe() waits for a reader that still needs the write-ahead log."""
 _SIZE = "length(CAST(text AS BLOB))"
-# Not `NOT IN (...)`: of two columns SQLite then looks through all of the list for each row, in search of a NULL.
+# Not `NOT IN (...)`: for two columns SQLite then scans the whole list for each row, in search of a NULL.
 _NO_PASSAGE = """(session, key) IN (SELECT m.session, m.key FROM messages m WHERE m.tenant = ?
     EXCEPT SELECT p.session, p.message FROM passages p WHERE p.tenant = ?)"""
 _NOTHING_LEFT = """NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant = sessions.tenant AND m.session = sessions.id)
     AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.tenant = sessions.tenant AND p.session = sessions.id)"""
 _ORPHANS = "SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FROM passages)"
-"""Of passages that went when vectors could not be reached."""
+"""Vectors of passages that were removed while sqlite-vec was not available."""
 UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES (?, 'unwiped', hex(randomblob(8)))"
-"""Of whom something was removed, until wipe() is through with it."""
+"""Notes a tenant of whom something was removed, until wipe() has finished."""
 _ARE_UNWIPED = "SELECT tenant, value FROM settings WHERE name = 'unwiped'"
 _WIPED = "DELETE FROM settings WHERE tenant = ? AND name = 'unwiped' AND value = ?"
 _QUOTING_SESSION = "id IN (SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session') = ?)"
-"""Also what it held before: the summary of a turn is made anew when the turn grows."""
+"""Includes earlier passages of the session: the summary of a turn is replaced when the turn grows."""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows of one table that go."""
+    """Rows of one table that are to be removed."""
 
     table: str
     size: str
-    """SQL of a row's bytes."""
+    """SQL for the size of a row in bytes."""
     where: str
     values: Sequence[float | str]
     left: str = ""
-    """More of the condition, for finding the rows only: it is not asked again when they are deleted."""
+    """A further condition for finding the rows; it is not repeated when they are deleted."""
     left_values: Sequence[float | str] = ()
 
 
 def said_at(table: str) -> str:
-    """SQL for when a row of messages or passages was said; what has no time (created_at 0) counts from when its session
-    was first archived, so that no rule takes it for the oldest of all."""
+    """SQL for when a row of messages or passages was said. Rows without a time (created_at 0) count from when their
+    session was first archived, so that no rule takes them for the oldest."""
     session = f"SELECT s.created_at FROM sessions s WHERE s.tenant = {table}.tenant AND s.id = {table}.session"
     return f"CASE WHEN {table}.created_at > 0 THEN {table}.created_at ELSE ({session}) END"
 
@@ -77,9 +77,10 @@ def prune(
     connections: Connections, tenant: str, rule: PruneRule, *, now: float, vectors: bool,
     advance: Advance = lambda _: None,
 ) -> PruneReport:  # fmt: skip
-    """Apply `rule`, which must not be empty. vectors: whether there are any to remove. advance: told of rows that go.
+    """Apply `rule`, which must not be empty. vectors: are there vectors to remove? advance: called with rows removed
 
-    What goes is overwritten in the file; until wipe() the log holds it, and the full-text index its words.
+    Removed rows are overwritten in the file. Until wipe(), the log still holds them, and the full-text index their
+    words.
     """
     connections.make_room()
     total = PruneReport()
@@ -98,24 +99,24 @@ def prune(
                     total += _remove_quoting(db, tenant, chosen, with_rows)
                 total += _removed(table, *_delete(db, table, part.size, chosen, with_rows))
                 db.execute(UNWIPED, (tenant,))
-                if table == "blocks" and some[-1] == found[-1]:  # here: who is stopped later finds no block any more
+                if table == "blocks" and some[-1] == found[-1]:  # now: if interrupted later, no block is found again
                     count_up(db)
             advance(len(some))
-    if total.blocks:  # what a proxy made of them while they went
+    if total.blocks:  # blocks that a proxy made meanwhile
         with briefly(connections) as db:
             count_up(db)
     return total
 
 
 def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> PruneReport:
-    """What `rule` would remove, as of one moment. Reads only: each table is asked as if the rows before were gone."""
+    """What `rule` would remove, as of one moment. Reads only: later tables are queried as if earlier rows were gone."""
     total = PruneReport()
     left_of: list[str] = []
     gone: list[str] = []
     db.execute("SAVEPOINT prune")
     for part in _parts(tenant, rule, now):
         table = part.table
-        if table == "requests":  # nobody is told of them, and nothing else hangs on them
+        if table == "requests":  # not reported, and nothing else depends on them
             continue
         shadowed = f"WITH {', '.join(left_of)} " if left_of else ""
         sql = f"{shadowed}SELECT {table}.rowid, {part.size} FROM {table} WHERE {part.where}{part.left}"
@@ -128,12 +129,12 @@ def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> Prun
 
 
 def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _: None) -> bool:
-    """Let the words of what was removed leave snapshots and the full-text index, what is empty the file, and all of it
-    the log.
+    """Wipe the words of removed text from snapshots and the full-text index, release free pages, and empty the log.
 
-    FTS5's `optimize`, in steps: a first merge with a negative number begins it, the others go on.
-    Returns False when somebody reads what the log holds; the next round empties it. Raises ArchiveError once all else
-    is done where snapshots cannot be removed; they stay noted.
+    The index is merged as by FTS5's `optimize`, but in steps: a negative number starts the merge, positive ones
+    continue it.
+    Returns False if a reader needs the log; the next call empties it. Raises ArchiveError, after everything else is
+    done, if snapshots cannot be removed; they stay noted.
     """
     with connections.reading() as db:
         unwiped = db.execute(_ARE_UNWIPED).fetchall()
@@ -143,7 +144,7 @@ def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _
     stuck: list[ArchiveError] = []
     for noted in [*unwiped]:
         try:
-            drop_snapshots_of(connections.path, noted[0] or None)  # an earlier Lantern did not note whose
+            drop_snapshots_of(connections.path, noted[0] or None)  # an earlier Lantern did not note the tenant
         except ArchiveError as error:
             unwiped.remove(noted)
             stuck.append(error)
@@ -166,20 +167,20 @@ def is_unwiped(db: Database) -> bool:
 
 
 def _merge(db: Database, pages: int) -> bool:
-    """Merge so many pages of the full-text index; is there more? FTS5 makes fewer than 2 changes when there is not."""
+    """Merge up to `pages` pages of the full-text index; is there more? If not, FTS5 makes fewer than 2 changes."""
     before = db.conn.total_changes
     db.execute("INSERT INTO passages_fts (passages_fts, rank) VALUES ('merge', ?)", [pages])
     return db.conn.total_changes - before >= 2
 
 
 def _shrink(db: Database, _: int) -> bool:
-    """Give free pages of the file back; are there more?"""
+    """Return free pages to the file system; are there more?"""
     db.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
     return bool(db.execute("PRAGMA freelist_count").fetchone()[0])
 
 
 def _in_steps(connections: Connections, step: Callable[[Database, int], bool], advance: Advance) -> None:
-    """Call `step` with 0, 1, 2 ..., each in a transaction of its own, until it says that there is no more to do."""
+    """Call `step` with 0, 1, 2 ..., each in its own transaction, until it returns False."""
     n, more = 0, True
     while more:
         with briefly(connections) as db:
@@ -189,7 +190,7 @@ def _in_steps(connections: Connections, step: Callable[[Database, int], bool], a
 
 
 def shares(values: Sequence[T], most: int = ROWS) -> Iterator[Sequence[T]]:
-    """All of `values`, at most so many at once; fewer where rows are long or the disk is slow."""
+    """Consecutive parts of `values` of at most `most` each; smaller ones if transactions take long."""
     at, size = 0, max(1, most // 8)
     while at < len(values):
         began = time.monotonic()
@@ -200,21 +201,21 @@ def shares(values: Sequence[T], most: int = ROWS) -> Iterator[Sequence[T]]:
 
 @contextmanager
 def briefly(connections: Connections) -> Iterator[Database]:
-    """One transaction, and behind it a pause."""
+    """One transaction, followed by a pause."""
     with paced(), connections.writing() as db:
         yield db
 
 
 @contextmanager
 def paced() -> Iterator[None]:
-    """Behind the block as long a pause, in which others write."""
+    """After the block, pause for as long as it took, so that others can write."""
     began = time.monotonic()
     yield
     time.sleep(min(_LONGEST_PAUSE_S, time.monotonic() - began))
 
 
 def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
-    """What goes, in its order: blocks before the passages that they quote."""
+    """What is to be removed, in order: blocks before the passages that they quote."""
     cutoff = None if rule.older_than_s is None else now - rule.older_than_s
     session = None if rule.session is None else name(rule.session)
     numbered = {table: ("id <=", rule.up_to.get(table)) for table in ("passages", "messages", "blocks")}
@@ -241,7 +242,7 @@ def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
 def _blocks(
     tenant: str, cutoff: float | None, session: str | None, numbered: tuple[str, int | None], passages: _Part
 ) -> _Part:
-    """Blocks that are old or of the session themselves, and those, of whichever session, that quote what goes."""
+    """Blocks that are old or of the session themselves, and blocks of any session that quote removed passages."""
     own, values = _where(tenant, ("created_at <", cutoff), ("session =", session), numbered)
     quoted: Sequence[float | str]
     if cutoff is None and session is not None:
@@ -253,7 +254,7 @@ def _blocks(
 
 
 def _quoting(where: str) -> str:
-    """SQL for blocks that quote passages of which `where` holds."""
+    """SQL for blocks that quote passages that meet `where`."""
     return f"id IN (SELECT block FROM placed WHERE tenant = ? AND passage IN (SELECT id FROM passages WHERE {where}))"
 
 
@@ -267,7 +268,7 @@ def _where(tenant: str, *conditions: tuple[str, float | str | None]) -> tuple[st
 
 
 def _delete(db: Database, table: str, size: str, where: str, values: Sequence[float | str]) -> tuple[int, int]:
-    """Delete rows; how many they were, and the bytes of them."""
+    """Delete rows; returns their number and size in bytes."""
     count, size_bytes = db.execute(
         f"SELECT count(*), ifnull(sum({size}), 0) FROM {table} WHERE {where}", values
     ).fetchone()
@@ -276,7 +277,7 @@ def _delete(db: Database, table: str, size: str, where: str, values: Sequence[fl
 
 
 def _remove_quoting(db: Database, tenant: str, where: str, values: Sequence[float | str]) -> PruneReport:
-    """Blocks that quote passages that go, and were not there when those were listed: a proxy went on meanwhile."""
+    """Remove blocks that a proxy added since the blocks were listed, and that quote passages to be removed."""
     found = _delete(db, "blocks", _SIZE, f"tenant = ? AND {_quoting(where)}", [tenant, tenant, *values])
     if found[0]:
         count_up(db)

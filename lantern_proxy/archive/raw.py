@@ -13,21 +13,21 @@ PLAIN = b"SQLite format 3\0"
 
 
 def is_plain(path: Path) -> bool:
-    """Does the file begin as SQLite's do? An encrypted one does not."""
+    """Does the file begin like a SQLite file? An encrypted one does not."""
     with contextlib.suppress(OSError), _bytes_of(path) as file:
         return file.read(len(PLAIN)) == PLAIN
     return False
 
 
 def has_no_log(path: Path) -> bool:
-    """Does a plain file say that it has no write-ahead log (file format, section 1.3)? Raises OSError."""
+    """Does the header of a plain file say that it has no write-ahead log (file format, section 1.3)? Raises OSError."""
     with _bytes_of(path) as file:
         head = file.read(20)
     return head.startswith(PLAIN) and head[18:] == b"\1\1"
 
 
 def occurrences(path: Path, text: str) -> int:
-    """How often the raw bytes of the archive and its log hold `text`, as it is or as JSON writes it."""
+    """How often the raw bytes of the archive and its log contain `text`, plain or escaped as in JSON."""
     spellings = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
     wanted = [spelling.encode("utf-8", "surrogatepass") for spelling in spellings]
     with _bytes_of(path) as file:
@@ -54,8 +54,8 @@ _reading_bytes = threading.Lock()
 
 @contextlib.contextmanager
 def _bytes_of(path: Path) -> Iterator[FileIO]:
-    """The archive's file itself, from its start. It stays open for good: to close it would end all locks that this
-    process holds on it (POSIX), and SQLite may have it open."""
+    """The archive's file, from its start. It is never closed: that would release all locks that this process holds on
+    it (POSIX), and SQLite may have it open."""
     if fcntl is None:
         with FileIO(path) as file:
             yield file

@@ -1,4 +1,4 @@
-"""The base of all parts of TenantArchive: the tenant it is bound to, and how its statements read."""
+"""The base of all parts of TenantArchive: the tenant it is bound to, and how statements are run."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,13 +11,13 @@ _BY_ID = f"SELECT {PASSAGE} FROM json_each(?) v CROSS JOIN passages p ON p.id = 
 
 
 class Reads:
-    """What all parts of TenantArchive inherit."""
+    """The base class of all parts of TenantArchive."""
 
     _connections: Connections
     tenant: str
 
     def passages_by_id(self, ids: Iterable[int]) -> dict[int, Passage]:
-        """id -> passage, for those of `ids` that are there."""
+        """id -> passage, for those of `ids` that exist."""
         rows = self._rows(_BY_ID, (json_ids(ids), self.tenant))
         return {row[0]: to_passage(row) for row in rows}
 

@@ -1,4 +1,4 @@
-"""Retention: removes what is older, or more, than the config allows, oldest first."""
+"""Retention: removes what exceeds the configured age or size, oldest first."""
 
 import json
 import logging
@@ -17,29 +17,29 @@ log = logging.getLogger("lantern.archive")
 _ROUNDS = 8
 _DAY_S = 86_400.0
 _LEAP_S = 14 * _DAY_S
-"""A clock that is further ahead of the last round may be wrong, and all that is kept is old by it."""
+"""A clock that is so far ahead of the last round may be wrong, and would make everything look old."""
 _DOUBT_S = 3 * _DAY_S
-"""So long afterwards nothing goes by its age: time to set the clock right."""
+"""For so long after a leap nothing is removed by its age: time to set the clock right."""
 _LAST = "SELECT value FROM settings WHERE tenant = '' AND name = 'retained'"
 _NOTE = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'retained', ?)"
-"""A round of keep_days: when it was, when the clock leapt last, and how far."""
+"""A round of keep_days: its time, the time of the clock's last leap, and the length of that."""
 _MARKS = "SELECT value FROM settings WHERE tenant = '' AND name = 'archived'"
 _MARK = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'archived', ?)"
-"""Of rounds of keep_days, oldest first, [time, {table: number of its newest row then}]; and since when the clock has
-stood before the last of them, or 0."""
+"""Marks of rounds of keep_days, oldest first, each [time, {table: number of its newest row then}]; and since when the
+clock has been behind the last of them, or 0."""
 _NEWEST = "SELECT ifnull(max(id), 0) FROM {table}"
 _NUMBERED = ("passages", "messages", "blocks")
 _STEP = 0.01
-"""Of keep_days, between two such marks: so much of it later than due a row may go."""
+"""Time between two marks as a share of keep_days: a row may be removed so much later than due."""
 
 Newest = Mapping[str, int]
-"""Of each of these tables the number of its newest row; nothing of a table that any row may be of."""
+"""Table -> number of its newest row by some time; a table that is missing has no limit."""
 Mark = tuple[float, Newest]
 _ANY: Newest = {}
 
 
 class Keep(Protocol):
-    """What of config.PrivacyConfig this needs; 0 means no limit."""
+    """The fields of config.PrivacyConfig that retention needs; 0 means no limit."""
 
     @property
     def keep_days(self) -> float: ...
@@ -51,13 +51,13 @@ class Keep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """A round of retention so long after the last one that the clock may be wrong, if the machine was not off so long.
-    Nothing is removed by its age then."""
+    """A round so long after the last one that the clock may be wrong, unless the machine was off. Nothing is removed
+    by its age then."""
 
     at: float
-    """When, by the clock that leapt: Unix seconds."""
+    """The time of the leap by the new clock, in Unix seconds."""
     by_s: float
-    """How far it leapt ahead."""
+    """How far the clock leapt ahead."""
 
     def __str__(self) -> str:
         return (
@@ -67,21 +67,21 @@ class Leap:
 
 
 def leap(archive: Archive, *, now: float) -> Leap | None:
-    """The leap of the clock since the last round, or one that it made less than _DOUBT_S ago; None: it is believed.
+    """A leap of the clock since the last round, or one less than _DOUBT_S ago; None if the clock is trusted.
 
-    It is, too, where the same time has passed again, so that a round that comes once a month removes something.
+    It is trusted, too, once the same time has passed again, so that monthly rounds remove something.
     """
     with archive.reading() as db:
         row = db.execute(_LAST).fetchone()
     last, at, by_s = json.loads(row[0]) if row else (now, 0.0, 0.0)
-    if at and now >= at and now - last <= 2 * by_s:  # as long a time again is believed, and not a far longer one
+    if at and now >= at and now - last <= 2 * by_s:  # the same time again is trusted, a far longer one is not
         return Leap(at, by_s) if now - at <= _DOUBT_S else None
     before = last if now >= at else at - by_s
     return Leap(now, now - before) if now - before > _LEAP_S else None
 
 
 def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
-    """Remove what `keep` no longer wants, of all tenants; what was removed. Pinned passages stay."""
+    """Remove what exceeds the limits of `keep`, for all tenants. Pinned passages stay. Returns what was removed."""
     total = PruneReport()
     aged = _aged(archive, keep, now, notes=True)
     if aged is not None:
@@ -104,7 +104,7 @@ def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambd
 
 
 def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
-    """What retain() would remove, about so: of keep_mb what its first round takes. Reads only."""
+    """About what retain() would remove; for keep_mb, what its first round would. Reads only."""
     everywhere: list[tuple[float, Newest]] = []
     aged = _aged(archive, keep, now, notes=False)
     if aged is not None:
@@ -124,10 +124,10 @@ def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
 
 
 def _aged(archive: Archive, keep: Keep, now: float, *, notes: bool) -> tuple[float, Newest] | None:
-    """The time before which everything is too old, and the newest rows that were archived by then; None: nothing goes
-    by its age, since nothing is to, or the clock may be wrong.
+    """(the time before which everything is too old, the newest rows archived by then); None if nothing is removed by
+    its age, because keep_days is off or the clock may be wrong.
 
-    notes: this is a round. When it was is noted, and what it adds to the marks
+    notes: this is a real round, whose time and marks are stored
     """
     if not keep.keep_days:
         return None
@@ -149,7 +149,7 @@ def _aged(archive: Archive, keep: Keep, now: float, *, notes: bool) -> tuple[flo
 
 
 def _note(archive: Archive, found: Leap | None, now: float) -> None:
-    """Note a round, and the leap of the clock that it found."""
+    """Store the time of a round, and the leap of the clock that it found."""
     with archive.writing() as db:
         db.execute(_NOTE, (dumps([now, found.at, found.by_s] if found else [now, 0.0, 0.0]),))
     if found and found.at == now:
@@ -157,19 +157,20 @@ def _note(archive: Archive, found: Leap | None, now: float) -> None:
 
 
 def _marked(marks: list[Mark], behind: float, newest: Newest, cutoff: float, now: float) -> tuple[list[Mark], float]:
-    """What was archived by when, this round included, as far as `cutoff` asks for it; and since when the clock has
-    stood before that, or 0.
+    """(marks with this round included, without those that `cutoff` no longer needs; since when the clock has been
+    behind the last mark, or 0)
 
-    Rows are numbered as they are archived. So what came while the clock was behind is as old as what came beside it,
-    and what an import brings counts from then. Of what was there at the first round the time counts that it has.
+    Rows are numbered in the order in which they are archived. So rows that came while the clock was behind are as old
+    as their neighbours, and imported rows count from their import. For rows older than the first round, their own
+    times count.
 
-    marks, behind: as the last round left them; newest: of each table as it is now
+    marks, behind: as the last round left them; newest: the newest rows now
     """
     if marks and now < marks[-1][0]:
         behind = min(behind or now, now)
         if now - behind <= _DOUBT_S:
             return marks, behind
-        marks = [each for each in marks if each[0] <= behind]  # it stays there: the clock was ahead before
+        marks = [each for each in marks if each[0] <= behind]  # the clock stays behind: it was ahead before
     if not marks:
         marks = [(0.0, newest), (now, newest)]
     elif now - marks[-1][0] >= (now - cutoff) * _STEP and newest != marks[-1][1]:
@@ -179,12 +180,12 @@ def _marked(marks: list[Mark], behind: float, newest: Newest, cutoff: float, now
 
 
 def _up_to(marks: list[Mark], cutoff: float) -> Newest:
-    """The newest rows that were archived by then, as far as is known."""
+    """The newest rows that were archived by `cutoff`, as far as is known."""
     return next((newest for at, newest in reversed(marks) if at <= cutoff), dict.fromkeys(_NUMBERED, 0))
 
 
 def cutoff_of_size(archive: Archive, keep_mb: int) -> float | None:
-    """The time before which everything has to go so that about `keep_mb` are left; None when there is no more."""
+    """The time before which everything must go to leave about `keep_mb`; None if the archive is no larger."""
     share = 1 - keep_mb * 1e6 / max(1, archive.used_bytes)
     return archive.oldest_share(share) if share > 0 else None
 

@@ -37,11 +37,11 @@ PASSAGE = (
         for column in ("verdict", "pinned")
     )
 )
-"""The columns that to_passage reads, of `passages p`: its own, and what somebody said of its text."""
+"""The columns that to_passage reads, of `passages p`: its own, and the feedback on its text."""
 
 
 def exact(text: str) -> str | bytes:
-    """`text` as it can be bound to CAST(? AS TEXT): itself, or its bytes when it holds lone surrogates."""
+    """`text` in a form that can be bound to CAST(? AS TEXT): itself, or bytes if it has lone surrogates."""
     if text.isascii():
         return text
     try:
@@ -52,18 +52,18 @@ def exact(text: str) -> str | bytes:
 
 
 def blob(data: bytes) -> bytearray:
-    """`data` as it is bound quickest: bytes are asked first what they would rather be bound as (PEP 246), which takes
-    as long as to bind ten texts."""
+    """`data` in the form that is bound fastest: sqlite3 first asks bytes for an adapter (PEP 246), which takes as long
+    as binding ten texts."""
     return bytearray(data)
 
 
 def name(text: str) -> str:
-    """`text` as an id: lone surrogates escaped, everything else itself."""
+    """`text` as an id: lone surrogates escaped, otherwise unchanged."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def lines(values: Iterable[str]) -> str:
-    """Terms or keys, one a line: read back ten times faster than JSON. A line break inside a value becomes a space."""
+    """Terms or keys, one per line, which is read ten times faster than JSON. Line breaks in a value become spaces."""
     held = tuple(values)
     text = "\n".join(held)
     return text if text.count("\n") < max(1, len(held)) else "\n".join(value.replace("\n", " ") for value in held)
@@ -74,12 +74,12 @@ def unlines(text: str) -> tuple[str, ...]:
 
 
 HEAD = "keys, altered, abandoned, lost, person"
-"""The columns of from_head and to_head."""
+"""The columns that from_head writes and to_head reads."""
 
 
 def from_head(head: Head) -> Row:
     altered = None if head.altered is None else dumps(plain_head(head)["altered"])
-    lost = int(head.lost)  # a boolean is asked as bytes are: see blob()
+    lost = int(head.lost)  # sqlite3 asks a boolean for an adapter, too: see blob()
     return name(lines(head.keys)), altered, name(lines(head.abandoned)), lost, head.person
 
 
@@ -91,7 +91,7 @@ def to_head(row: Row) -> Head:
 
 
 def plain_head(head: Head) -> dict[str, Any]:
-    """As export shows it: fingerprints as hex."""
+    """A head in the form of an export: fingerprints as hex."""
     altered = head.altered
     shown = None if altered is None else {name(key): [p.hex() for p in prints] for key, prints in altered.items()}
     told = {"head": head.keys, "altered": shown, "abandoned": head.abandoned, "lost": head.lost}
@@ -99,7 +99,7 @@ def plain_head(head: Head) -> dict[str, Any]:
 
 
 def head_of(row: Mapping[str, Any]) -> Head:
-    """Of what plain_head() gives. One of an earlier Lantern lacks all but the keys."""
+    """The inverse of plain_head(). Exports of an earlier Lantern have only the keys."""
     altered = row.get("altered")
     shown = None if altered is None else {key: tuple(map(bytes.fromhex, prints)) for key, prints in altered.items()}
     keys, abandoned = tuple(row["head"]), tuple(row.get("abandoned", ()))
@@ -127,7 +127,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def _loads(stored: str) -> Any:
-    """What dumps() stored; in a fifth of the time that json takes, but for lone surrogates, which msgspec refuses."""
+    """The inverse of dumps(). Five times as fast as json, except for lone surrogates, which msgspec rejects."""
     try:
         return _decode(stored)
     except msgspec.DecodeError:
@@ -140,7 +140,7 @@ def texts(value: str) -> tuple[str, ...]:
 
 
 def finite(value: float) -> float:
-    """A float that SQLite and JSON can both hold (also from numpy): NaN and infinities become 0."""
+    """A float that SQLite and JSON can both hold, also from numpy: NaN and infinities become 0."""
     number = float(value)
     return number if math.isfinite(number) else 0.0
 
@@ -187,7 +187,8 @@ def from_filed(tenant: str, session: str, filed: Filed) -> Row:
 
 
 def _from_item(item: Item) -> list[Any]:
-    """Text that the message's own text (turn.Message.text) holds too is kept as its length, not twice."""
+    """An item as a JSON list. A text that the message's own text (turn.Message.text) repeats is stored as its
+    length."""
     text: str | int = len(item.text) if item.kind in READ else item.text
     return [item.role, item.kind, text, item.name, item.ids, item.print.hex()]
 
@@ -207,7 +208,7 @@ def to_filed(row: Row) -> Filed:
 
 
 def said_of(items: str, chars: int) -> dict[str, Any]:
-    """What `archive.overview.Shown` says of the items of a message besides its text, without reading that."""
+    """The fields of `archive.overview.Shown` that follow from a message's items, without reading its text."""
     stored = [(kind, own, name_) for _, kind, own, name_, _, _ in _loads(items) if kind != "reasoning"]
     calls = tuple(f"{name_} {own[:chars]}" for kind, own, name_ in stored if kind == "call")
     return {"calls": calls, "is_result": bool(stored) and all(kind == "result" for kind, _, _ in stored)}
@@ -217,7 +218,7 @@ def _to_items(stored: Sequence[Row], text: str) -> tuple[Item, ...]:
     items, at = [], 0
     for role, kind, own, name_, ids, print_ in stored:
         if isinstance(own, int):
-            start, at = at, at + own + (own > 0)  # a line break stands between two texts, and none for an empty one
+            start, at = at, at + own + (own > 0)  # texts are separated by a line break; an empty one has none
             own = text[start : start + own]
         items.append(Item(role, kind, own, name_, tuple(ids), bytes.fromhex(print_)))
     return tuple(items)
@@ -233,7 +234,7 @@ def from_passage(tenant: str, project: str, passage: Passage) -> Row:
 
 
 def to_passage(row: Row) -> Passage:
-    """From a row of the columns in PASSAGE."""
+    """A passage from a row with the columns of PASSAGE."""
     (id_, session, message, position, part, turn, speaker, text, unit, kind, tags, tools, terms, created_at, confidence,
      success, accesses, accessed_at, verdict, pinned) = row  # fmt: skip
     return Passage(
@@ -266,14 +267,14 @@ def from_placed(tenant: str, block: int, slot: int, placed: Placed) -> Row:
 
 
 def to_placed(row: Row, passages: Mapping[int, Passage]) -> Placed:
-    """row: passage, origin, text, rank, score, signals. A passage that is gone is made again of what the row kept."""
+    """row: passage, origin, text, rank, score, signals. A removed passage is rebuilt from what the row kept."""
     (id_, origin, text, rank, score, signals) = row
     passage = passages.get(id_) or Passage(id=id_, text=text, **json.loads(origin))
     return Placed(passage=passage, text=text, rank=rank, score=score, signals=json.loads(signals))
 
 
 def _from_passed(passed: PassedOver) -> dict[str, Any]:
-    """Without a word of the passage: what is forgotten leaves its number here, no more."""
+    """The id without any text, so that only a number remains here of a forgotten passage."""
     signals = {signal: finite(score) for signal, score in passed.signals.items()}
     return {
         "kind": passed.kind, "passage": int(passed.passage.id), "reason": passed.reason, "other": int(passed.other),
@@ -282,7 +283,7 @@ def _from_passed(passed: PassedOver) -> dict[str, Any]:
 
 
 def to_passed(stored: Sequence[dict[str, Any]], passages: Mapping[int, Passage]) -> tuple[PassedOver, ...]:
-    """Those whose passage is still there."""
+    """The passed-over passages that still exist."""
     kept = [one for one in stored if one["passage"] in passages]
     return tuple(
         PassedOver(

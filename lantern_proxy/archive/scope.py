@@ -23,12 +23,12 @@ _PLAIN = (
     f"SELECT {PASSAGE.replace('p.terms', repr(''))} FROM json_each(?) v CROSS JOIN passages p ON p.id = v.value "
     "WHERE p.tenant = ?"
 )
-"""Without the terms, which stand last in a row and are long."""
+"""All columns but the terms, which stand last in a row and are long."""
 _NOW = """SELECT p.id, p.text, p.confidence, p.success, p.accesses, p.accessed_at, k.verdict, k.pinned
     FROM json_each(?) v CROSS JOIN passages p ON p.id = v.value
     LEFT JOIN marks k ON k.tenant = p.tenant AND k.project = p.project AND k.hash = p.hash WHERE p.tenant = ?"""
 _CHANGING = ("confidence", "success", "accesses", "accessed_at", "verdict", "pinned")
-"""What of a passage changes while its text stays, in the order of _NOW."""
+"""Columns of a passage that change while its text stays, in the order of _NOW."""
 _changing = attrgetter(*_CHANGING)
 
 
@@ -53,7 +53,7 @@ class Scopes(Reads):
         self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
         limit: int = -1,
     ) -> Outline:  # fmt: skip
-        """What a lexical index is built from, without the rest, for passages with ids above `after_id`."""
+        """The columns that a lexical index is built from, for passages with ids above `after_id`."""
         where, values = scoped("", session, project)
         rows = self._rows(_OUTLINE.format(where=where), (self.tenant, unit, after_id, *values, limit))
         columns: tuple[Sequence[Any], ...] = tuple(zip(*rows, strict=True)) if rows else ((),) * 5
@@ -67,19 +67,18 @@ class Scopes(Reads):
         return self._rows(_SHAPES.format(where=where), (self.tenant, unit, after_id, *values, limit))
 
     def count(self, up_to_id: int, project: str | None = None, unit: str = "passage") -> int:
-        """How many passages with ids up to `up_to_id` there are. Ids are never used again: a prune makes it smaller."""
+        """Number of passages with ids up to `up_to_id`. Ids are never reused, so a prune makes it smaller."""
         where, values = scoped("", None, project)
         rows = self._rows(_COUNT.format(where=where), (self.tenant, unit, up_to_id, *values))
         return int(rows[0][0])
 
     def plain_passages(self, ids: Iterable[int]) -> dict[int, Passage]:
-        """Those of `ids` that are there, without their terms."""
+        """id -> passage without its terms, for those of `ids` that exist."""
         return {row[0]: to_passage(row) for row in self._rows(_PLAIN, (json_ids(ids), self.tenant))}
 
     def as_now(self, passages: Iterable[Passage]) -> dict[int, Passage]:
-        """Those of `passages` that are there with the same text, by id, with what is known of them now: what was learnt
-        of them, and what somebody said. The same objects where that did not change: a third of what plain_passages()
-        costs."""
+        """id -> passage with its current confidence, success, uses and feedback, for those of `passages` that still
+        have the same text. Unchanged ones are the same objects. Costs a third of plain_passages()."""
         before = {passage.id: passage for passage in passages}
         found: dict[int, Passage] = {}
         for id_, text, *learnt, verdict, pinned in self._rows(_NOW, (json_ids(before), self.tenant)):
@@ -91,18 +90,18 @@ class Scopes(Reads):
 
 
 def scoped(table: str, session: str | None, project: str | None) -> tuple[str, list[str]]:
-    """As given(). The + keeps SQLite from going through a whole project for one session of it."""
+    """As given(). The unary + keeps SQLite from scanning a whole project for one session of it."""
     return given((f"{table}session", session), (f"{'+' if session is not None else ''}{table}project", project))
 
 
 def newest(db: Database) -> int:
-    """The largest id that a passage ever had; 0 before the first. Passages of any tenant."""
+    """The largest id that a passage of any tenant ever had; 0 before the first."""
     row: Row | None = db.conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'passages'").fetchone()
     return row[0] if row else 0
 
 
 def large(db: Database, least: int, *, by_project: bool) -> list[tuple[str, str | None, str, int]]:
-    """(tenant, project, unit, passages) of what holds `least` passages or more; project None: of the whole tenant."""
+    """(tenant, project, unit, passages) of scopes with at least `least` passages; project None: the whole tenant."""
     return [
         tuple(row) for row in db.conn.execute(_SCOPES.format(project="project" if by_project else "NULL"), (least,))
     ]

@@ -2,11 +2,11 @@
 
     lantern.db
     lantern.db.bm25/          mode 0700
-        salt                  random; names are made with it, so that they tell nothing of a tenant
-        1f6...-9ac....index   mode 0600; one of a tenant's or a project's passages (restore/scope.py)
+        salt                  random; file names are hashed with it, so that they reveal no tenant
+        1f6...-9ac....index   mode 0600; the index of a tenant's or a project's passages (restore/scope.py)
 
-Snapshots are copies: without them an index is built anew from the archive. They hold terms of what was said, so
-prune.wipe() drops those of whom something was removed.
+Snapshots are copies: without them an index is rebuilt from the archive. They hold terms of archived text, so
+prune.wipe() drops those of a tenant of whom something was removed.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ _SUFFIX = ".index"
 
 
 def folder(archive: Path) -> Path:
-    """The folder of an archive's snapshots, whether it is there or not."""
+    """The folder of an archive's snapshots, whether it exists or not."""
     return Path(f"{archive}.bm25")
 
 
 def snapshot_path(archive: Path, tenant: str, scope: str, *, make: bool = True) -> Path | None:
-    """Where the snapshot of one scope of a tenant lies. Raises OSError.
+    """The file of a scope's snapshot. Raises OSError.
 
-    make: make the folder when it is not there; else None says that it is not
+    make: create the folder if needed; otherwise None is returned if it does not exist
     """
     home = folder(archive)
     if make:
@@ -41,10 +41,10 @@ def snapshot_path(archive: Path, tenant: str, scope: str, *, make: bool = True) 
 
 
 def drop_snapshots(archive: Path, tenant: str | None = None) -> int:
-    """Remove the snapshots of one tenant, None: of all; returns how many there were.
+    """Remove the snapshots of one tenant, or of all if None; returns their number.
 
-    Their bytes are overwritten first, or as soon as no process has them mapped (mapped.py). Raises OSError when one
-    of them cannot be removed.
+    Their bytes are overwritten first, or as soon as no process has them mapped (mapped.py). Raises OSError if one of
+    them cannot be removed.
     """
     home = folder(archive)
     if not home.is_dir():
@@ -61,7 +61,7 @@ def _name(salt: bytes, what: str) -> str:
 
 
 def _salt(home: Path) -> bytes:
-    """Made on the first call; another process may make it at the same time, and the first one counts."""
+    """The salt, created on first use. If another process creates one at the same time, the first one counts."""
     path = home / "salt"
     with contextlib.suppress(FileNotFoundError):
         if len(salt := path.read_bytes()) == 32:
@@ -73,7 +73,7 @@ def _salt(home: Path) -> bytes:
         os.link(made, path)
     except FileExistsError:
         pass
-    except OSError:  # no hard links here
+    except OSError:  # no hard links on this file system
         os.replace(made, path)
     made.unlink(missing_ok=True)
     return path.read_bytes()

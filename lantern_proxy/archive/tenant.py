@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lantern_proxy.archive.vectors import Vector
 
 MOST_TERMS = 64
-"""Terms of one full-text query that count; more would only slow it down."""
+"""Most terms of one full-text query; further ones are ignored, since they would only slow it down."""
 
 _SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.created_at, s.last_seen_at, s.system,
         s.tools,
@@ -44,7 +44,7 @@ _SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.crea
     FROM sessions s WHERE s.tenant = ?"""
 _MESSAGES = """SELECT key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial, created_at
     FROM messages WHERE tenant = ? AND session = ? ORDER BY position, id"""
-# CROSS JOIN: what is asked for comes first. Else SQLite, which knows nothing of its numbers, walks through the tenant.
+# CROSS JOIN: the values come first. SQLite has no statistics, and would otherwise scan the whole tenant.
 _HOLDERS = """SELECT s.id FROM (
         SELECT i.session FROM json_each(:values) v CROSS JOIN ids i ON i.tenant = :tenant AND i.value = v.value
         UNION SELECT m.session FROM json_each(:values) v
@@ -55,10 +55,10 @@ _SAYING = "SELECT DISTINCT session FROM messages WHERE tenant = ? AND print = ? 
 _FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""
 _OWN = "SELECT p.id FROM passages p WHERE p.tenant = ? AND p.unit = ?"
-# FTS5 seeks the range. Unary +: the set is looked into for each hit, instead of asking FTS5 for each passage anew.
+# FTS5 seeks the range. Unary +: each hit is looked up in the set, instead of one FTS5 query per passage.
 _AMONG = " AND f.rowid BETWEEN ? AND ? AND +f.rowid IN (SELECT value FROM json_each(?))"
 FEW = 2_000
-"""Passages that a search is confined to before anything is ranked, if it may find no more: hits of others cost time."""
+"""If a search may find no more passages than this, only they are ranked, since ranking hits of others costs time."""
 _SNIPPETS = """SELECT p.id, snippet(passages_fts, 0, '[', ']', '...', 24)
     FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND f.rowid IN (SELECT value FROM json_each(?)) AND p.tenant = ?"""
@@ -77,20 +77,20 @@ _NAMES = {
 
 
 class Filters(TypedDict, total=False):
-    """Which passages a search may find; all that are given must hold."""
+    """Which passages a search may find; all given conditions must hold."""
 
     speaker: str | None
     project: str | None
     kind: str | None
     since: float | None
-    """Unix seconds, of what was said."""
+    """Unix seconds; earlier passages are not found."""
     until: float | None
 
 
 class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
     """One tenant's part of an archive. Make it with Archive.of; nothing in it sees another tenant.
 
-    Every method raises ArchiveError when the file is at fault. Ids, sessions and requests of others read as unknown.
+    Every method raises ArchiveError if the file is at fault. Ids, sessions and requests of others count as unknown.
     """
 
     def __init__(self, connections: Connections, tenant: str, *, vectors: bool) -> None:
@@ -111,11 +111,11 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         return to_session(rows[0]) if rows else None
 
     def messages(self, session: str) -> list[Filed]:
-        """Everything the session ever held, side calls and abandoned branches included, in order of position."""
+        """Every message of the session, side calls and abandoned branches included, in order of position."""
         return [to_filed(row) for row in self._rows(_MESSAGES, (self.tenant, name(session)))]
 
     def head(self, session: str) -> Head:
-        """What the client shows of the session now."""
+        """What the session's client shows now."""
         given = (self.tenant, name(session))
         rows = self._rows(f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?", given)
         return to_head(rows[0]) if rows else Head()
@@ -140,8 +140,8 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         return [row[0] for row in self._rows(_HOLDERS, named)]
 
     def saying(self, prints: Iterable[bytes], most: int) -> list[str]:
-        """Sessions that hold messages with these fingerprints, those with most of them first. What more than `most`
-        sessions hold counts for none."""
+        """Sessions that hold messages with these fingerprints, those with the most first. A fingerprint that more than
+        `most` sessions hold is ignored."""
         told = Counter[str]()
         for each in dict.fromkeys(prints):
             holders = [row[0] for row in self._rows(_SAYING, (self.tenant, each, most + 1))]
@@ -170,11 +170,11 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         return []
 
     def names(self, kind: Literal["project", "speaker"]) -> list[str]:
-        """All projects, or speakers, sorted. That of the speakers reads every passage."""
+        """All projects, or speakers, sorted. For speakers every passage is read."""
         return sorted(row[0] for row in self._rows(_NAMES[kind], (self.tenant,)))
 
     def _hits(self, match: str, limit: int, session: str | None, unit: str, filters: Filters) -> list[Hit]:
-        """Best first. Ranked by id alone before anything long is read: a common word is in thousands of passages."""
+        """The best hits first. They are ranked by id alone before any text is read: a common word has thousands."""
         ranking = self._ranking(match, limit, session, unit, filters)
         ids = json_ids(id_ for id_, _ in ranking)
         snippets = dict(self._rows(_SNIPPETS, (match, ids, self.tenant)))
@@ -199,7 +199,7 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), *confined, k))
 
     def _among(self, session: str | None, unit: str) -> tuple[str, Row]:
-        """SQL that confines hits to the passages that there are, and its values; nothing when they are many."""
+        """SQL that confines hits to the tenant's or session's passages, and its values; nothing if they are many."""
         where, values = given(("p.session", session))
         rows = self._rows(f"{_OWN}{where} LIMIT ?", (self.tenant, unit, *values, FEW + 1))
         if not rows:
@@ -237,10 +237,10 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         self, updates: Mapping[int, tuple[float, float, int, float]], *, request: str = "",
         used: Mapping[int, bool] | None = None,
     ) -> None:  # fmt: skip
-        """Keep what an answer taught. Unknown ids are skipped.
+        """Store what an answer taught about passages. Unknown ids are skipped.
 
         updates: passage id -> (confidence, success, accesses, accessed_at), all new values
-        used:    passage id -> did the answer use it? Noted in the blocks that `request` brought
+        used:    passage id -> did the answer use it? Stored with the blocks of `request`
         """
         rows = [(float(c), float(s), int(n), float(at), self.tenant, int(i)) for i, (c, s, n, at) in updates.items()]
         known = [(int(was), self.tenant, int(i), self.tenant, name(request)) for i, was in (used or {}).items()]
@@ -249,8 +249,8 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
             db.conn.executemany(_USED, known)
 
     def since_newest(self, count: int, *, until: float) -> float | None:
-        """The time of the oldest of the newest `count` messages that were said until then; None when there are no more
-        than that."""
+        """The time of the oldest among the newest `count` messages up to `until`; None if there are no more than
+        that."""
         at = said_at("messages")
         sql = f"SELECT {at} AS at FROM messages WHERE tenant = ? AND {at} <= ? ORDER BY at DESC LIMIT 2 OFFSET ?"
         rows = self._rows(sql, (self.tenant, until, max(0, count - 1)))
@@ -262,11 +262,11 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
     ) -> PruneReport:  # fmt: skip
         """Remove what `rule` names; a dry run reports the same and removes nothing.
 
-        By age: also older messages that no passage is left of, and sessions not seen since in which nothing is left.
-        By session alone: the session with all that belongs to it. Blocks that quote what goes by either go, too, and
-        running proxies let go of them. By confidence: passages only, messages and blocks stay.
-        wiped: let the words of it leave the indexes, too; else call Archive.wipe() when all is removed
-        advance: told of rows that go
+        By age: also older messages without any passage left, and empty sessions not seen since. By session alone: the
+        session with everything that belongs to it. Blocks that quote what is removed by either go, too, and running
+        proxies drop them. By confidence: passages only; messages and blocks stay.
+        wiped:   also wipe the removed words from the indexes; else call Archive.wipe() when all is removed
+        advance: called with the number of rows removed
         """
         if rule == PruneRule():
             raise ArchiveError(
@@ -309,19 +309,20 @@ _PHRASE = re.compile(r'"([^"]*)"|(\S+)')
 
 
 def _phrases(query: str) -> list[str]:
-    """What FTS5 is to look for: the quoted phrases and the words of a person's query, each quoted, none twice."""
+    """The search terms for FTS5: the quoted phrases and the words of a person's query, each quoted, without
+    duplicates."""
     found = (_quoted(phrase or word) for phrase, word in _PHRASE.findall(query))
     return list(dict.fromkeys(filter(None, found)))[:MOST_TERMS]
 
 
 def _quoted(text: str) -> str:
-    """`text` as an FTS5 string, in which nothing is an operator; "" when there is no word in it."""
+    """`text` as an FTS5 string, in which nothing is an operator; "" if it has no word."""
     clean = text.replace("\0", " ").encode("utf-8", "replace").decode()
     return f'"{clean.replace(chr(34), chr(34) * 2)}"' if any(map(str.isalnum, clean)) else ""
 
 
 def _plain(filed: Filed) -> dict[str, Any]:
-    """A message as export shows it: bytes as text and hex."""
+    """A message in the form of an export: bytes as text and hex."""
     message = filed.message
     items = [{**structs.asdict(item), "print": item.print.hex()} for item in message.items]
     return {

@@ -1,11 +1,11 @@
 """Import one tenant's export: docs/archive-format.md says what its lines hold.
 
-    counts = take_in(archive, "alice", rows, now=now)    # rows: dicts, in the order in which export() gave them
+    counts = take_in(archive, "alice", rows, now=now)    # rows: dicts, in the order of export()
 
-Ids of passages are an archive's own, so they are given anew, and blocks follow. Vectors are made anew by the embedder.
-What is there already is left as it is, unless the export knows a session as it was later: taking the same export in
-twice, or an older one, changes nothing. Others write meanwhile, so each
-session comes in short transactions; where it is stopped, taking the export in again brings the rest.
+Ids of passages belong to one archive, so passages get new ones, and blocks are updated. The embedder makes new vectors.
+Existing rows stay as they are, unless the export knows a later state of the session: taking in the same export twice,
+or an older one, changes nothing. Others write meanwhile, so each session is taken in by short transactions; after an
+interruption, taking in the export again adds the rest.
 """
 
 import dataclasses
@@ -46,10 +46,10 @@ Row = Mapping[str, Any]
 
 
 def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, line: int = 1) -> Counter[str]:
-    """Archive `rows` for `tenant`; how many of each type there were.
+    """Archive `rows` for `tenant`; returns how many of each type there were.
 
-    line: on which line of the export the first of them stands
-    Raises ArchiveError, with the number of the line, for a row that is none of an export; sessions before it are kept.
+    line: line number of the first row in the export
+    Raises ArchiveError, with the line number, for a row that is not part of an export; sessions before it are kept.
     """
     counts: Counter[str] = Counter()
     for session in _sessions(rows, line):
@@ -91,7 +91,7 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
 
 
 class _Intake:
-    """One session of an export on its way into the archive, in short transactions.
+    """One session of an export, taken into the archive in short transactions.
 
     held: its rows by type, parsed
     """
@@ -102,11 +102,11 @@ class _Intake:
         self._mine, self._told = archive.of(tenant), _of(SessionRow, self._row)
         self._here = self._mine.session(self._told.id)
         self._is_newer = self._here is None or self._told.last_seen_at > self._here.last_seen_at
-        """Does the export know the session as it was later?"""
+        """Does the export know a later state of the session?"""
         self._session = self._here if self._here is not None and not self._is_newer else self._told
 
     def write_messages(self) -> None:
-        """The session without a title, and its messages."""
+        """Write the session, without a title, and its messages."""
         row = self._row
         self._write([self._record(head=row["head"] if self._is_newer else Head(), ids=row["ids"])])
         for messages in shares(self._held["message"]):
@@ -114,7 +114,8 @@ class _Intake:
             self._write([self._record(messages=tuple(messages), uncut=uncut)])
 
     def write_passages(self, now: float) -> None:
-        """Passages, all that refers to them by id, and last the title: a session without one was imported in part."""
+        """Write passages, everything that refers to their ids, and the title last: a session without one was imported
+        only in part."""
         forgotten = _forgotten(self._archive, self._tenant, self._session.id, self._held["message"])
         passages = self._passages(forgotten)
         here = self._here
@@ -133,7 +134,8 @@ class _Intake:
             self._write([self._record(title=self._told.title)])
 
     def _passages(self, forgotten: Mapping[str, int]) -> list[Passage]:
-        """Those to take in, as they were before any correction; of turns' summaries, none that replaces a later one."""
+        """The passages to take in, as they were before any correction. A summary of a turn that would replace a later
+        one is left out."""
         first = {edit["passage"]: edit["before"] for edit in reversed(self._held["edit"])}
         own = self._mine.passages(self._session.id, unit="turn") if not self._is_newer else ()
         summaries = {p.turn: p for p in own}
@@ -146,7 +148,7 @@ class _Intake:
     def _write_requests(
         self, news: Sequence[tuple[RequestRow, tuple[PassedOver, ...]]], ids: Mapping[int, int]
     ) -> None:
-        """Requests that are not here, oldest first, and all blocks."""
+        """Write requests that are not here yet, oldest first, and all blocks."""
         for requests in shares(news[::-1]):
             renumbered = [(one, tuple(_passed_renumbered(each, ids) for each in passed)) for one, passed in requests]
             self._write([self._record(request, passed=passed) for request, passed in renumbered])
@@ -170,26 +172,26 @@ class _Intake:
 
 
 def _forgotten(archive: Archive, tenant: str, session: str, messages: Iterable[Filed]) -> dict[str, int]:
-    """Those of the messages that were not taken in, since they are to stay forgotten: key -> turn."""
+    """key -> turn of those messages that were refused because they are to stay forgotten."""
     here = {filed.key for filed in archive.of(tenant).messages(session)}
     return {filed.key: filed.turn for filed in messages if name(filed.key) not in here}
 
 
 def _is_of(passage: Passage, forgotten: Mapping[str, int]) -> bool:
-    """Was it cut from one of these messages, or is it the summary of the turn of one?"""
+    """Was the passage cut from one of these messages, or is it the summary of such a turn?"""
     return passage.message in forgotten or (passage.unit == "turn" and passage.turn in forgotten.values())
 
 
 def _is_later(here: Passage | None, summary: Passage) -> bool:
-    """Is what is here another summary of the turn, and made no earlier? Of an export that was stopped on its way in the
-    session is here already, but not yet its summaries."""
+    """Is the summary in the archive a different one, and at least as new? After an interrupted import the session is
+    here already, but not yet its summaries."""
     return here is not None and here.text != summary.text and here.created_at >= summary.created_at
 
 
 def _what_was_learned(
     archive: Archive, tenant: str, held: Mapping[str, list[Any]], ids: Mapping[int, int], now: float
 ) -> None:
-    """Corrections, verdicts, pins and numbers. ids: of the passages that were not here"""
+    """Write corrections, verdicts, pins and learned values. ids: of the passages that were not here before"""
     mine, last = archive.of(tenant), {p.id: p for p in held["passage"]}
     known = {(edit.after, edit.at) for edit in mine.edits(held["session"][0]["id"])}
     for edit in held["edit"]:
@@ -209,7 +211,7 @@ def _what_was_learned(
 
 
 def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, int]:
-    """Number of a passage in the export -> its id here."""
+    """Id of a passage in the export -> its id here."""
     ids = {}
     with archive.reading() as db:
         for passage in passages:
@@ -221,7 +223,7 @@ def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, in
 
 
 def _renumbered(restored: Restored, ids: Mapping[int, int]) -> Restored:
-    """`restored` with the ids that passages have here; 0, which none has, for one that is gone."""
+    """`restored` with the ids that passages have here; 0, which is never used, for a removed one."""
     placed = tuple(
         dataclasses.replace(p, passage=structs.replace(p.passage, id=ids.get(p.passage.id, 0))) for p in restored.placed
     )
@@ -240,8 +242,8 @@ def _passed_renumbered(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver
 
 
 def _in_seconds(row: Row) -> Row:
-    """`row` with its times in seconds, whatever part of them they count: earlier versions took milliseconds from
-    programs, and less. ValueError for one that is none."""
+    """`row` with its times in seconds, whatever unit they have: earlier versions accepted milliseconds and smaller
+    units from programs. ValueError for a value that is not a time."""
     return {**row, **{each: _seconds(each, row[each]) for each in _TIMES if each in row}}
 
 
@@ -254,7 +256,7 @@ def _seconds(name: str, time: float) -> float:
 
 
 def _of(kind: Any, row: Row, **more: Any) -> Any:
-    """A `kind` of those fields of `row` that it has. ValueError for a value of another kind."""
+    """A `kind` made from the fields of `row` that it has. ValueError for a value of the wrong type."""
     return msgspec.convert({**row, **more}, kind)
 
 

@@ -1,6 +1,6 @@
 """The archive's value types besides messages and passages: sessions, requests, records, hits, reports.
 
-Plain values. rows.py turns those that are kept into rows and back.
+Plain values. rows.py converts stored ones to rows and back.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ TITLE_CHARS, QUERY_CHARS = 80, 2_000
 
 
 def query_of(text: str) -> str:
-    """What a request asks, out of its last user message: not what its client reminds of, which may be longer by far.
+    """The question of a request, from its last user message, without its client's reminders, which may be far longer.
     Not cut."""
     return without_reminders(text, "").strip()
 
@@ -42,7 +42,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
-    """What became of one request. `session` is filled by reads and ignored by writes."""
+    """The outcome of one request. `session` is filled by reads and ignored by writes."""
 
     id: str
     at: float
@@ -51,7 +51,7 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     model: str = ""
     event: str
     status: int = 0
-    """HTTP status that the client got; 0: none came."""
+    """HTTP status that the client got; 0 if it got none."""
     query: str = ""
     """The beginning of query_of() the last user message, up to QUERY_CHARS."""
     restored: int = 0
@@ -69,31 +69,31 @@ class RequestRow(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """All that one request adds to the archive, written as one: everything of it or nothing."""
+    """Everything that one request adds to the archive. It is written as a whole or not at all."""
 
     tenant: str
     project: str = ""
     session: SessionRow
     request: RequestRow | None
-    """None where rows come from an export, and not from a request."""
+    """None for rows that come from an export."""
     messages: tuple[Filed, ...] = ()
-    """New ones only, the answer included. Those already archived are skipped."""
+    """New ones only, the answer included. Archived ones are skipped."""
     head: Head = msgspec.field(default_factory=Head)
-    """What the session shows now; one without keys leaves what there was."""
+    """What the session shows now; a head without keys leaves the stored one."""
     lost: tuple[str, ...] = ()
-    """Keys of messages that a compaction took from the request."""
+    """Keys of messages that a compaction removed from the request."""
     ids: tuple[str, ...] = ()
     """Ids minted by the upstream that name this session."""
     passages: tuple[Passage, ...] = ()
     uncut: tuple[str, ...] = ()
-    """Keys of messages whose passages follow by Archive.add_passages: at once, or when the next process opens it."""
+    """Keys of messages that Archive.add_passages still has to cut: soon, or when the next process opens the file."""
     blocks: tuple[Block, ...] = ()
     passed: tuple[PassedOver, ...] = ()
-    """What the restores of this request left out."""
+    """Passages that the restores of this request left out."""
     unkept: tuple[Filed, ...] = ()
     """Messages of which only a keyed hash is kept, so that they stay out when the client sends them again."""
     came_at: float = 0.0
-    """When its request came, whose answer may have taken a while; 0 where nothing can have been forgotten meanwhile."""
+    """When its request came, which may be well before the answer; 0 if nothing can have been forgotten meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What became of a restored passage: `used` in the answer (None: not known), and a person's `verdict`."""
+    """The outcome of a restored passage: `used` in the answer (None: unknown), and a person's `verdict`."""
 
     passage: int
     used: bool | None
@@ -128,7 +128,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Useful:
-    """A question, and the passages of its blocks that somebody called useful."""
+    """A question, and the passages of its blocks that were judged useful."""
 
     request: str
     session: str
@@ -138,24 +138,24 @@ class Useful:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """Everything known of one request: what it was, which blocks it brought, and what became of their passages."""
+    """Everything known of one request: its row, its blocks, and the outcome of their passages."""
 
     request: RequestRow
     blocks: tuple[Block, ...]
     marks: tuple[Mark, ...]
     passed: tuple[PassedOver, ...] = ()
-    """The best of what was left out, by score, and why; also when there is no block."""
+    """The best passages that were left out, by score, with the reason; also if there is no block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneRule:
-    """Which passages to remove: those that every given condition names. At least one must be given."""
+    """Which passages to remove: those that meet all given conditions. At least one must be given."""
 
     older_than_s: float | None = None
     below_confidence: float | None = None
     session: str | None = None
     up_to: Mapping[str, int] = field(default_factory=dict)
-    """With an age: passages, messages and blocks with larger numbers stay, they were archived later than they say."""
+    """With an age: passages, messages and blocks with larger numbers stay, since they were archived later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ class PruneReport:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that `lantern doctor` looked at. `remedy` is empty when there is nothing to do."""
+    """One result of `lantern doctor`. `remedy` is empty if there is nothing to do."""
 
     name: str
     ok: bool

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Vector = npt.NDArray[np.float32]
     """(dim,)"""
     Tokens = npt.NDArray[np.int8]
-    """(tokens, numbers of one)"""
+    """(tokens, numbers per token)"""
 
 Packed = tuple[bytes, str, str, int]
 """A vector's bytes, its tenant, session and passage."""
@@ -38,13 +38,13 @@ _REMOVE_TOKENS = """DELETE FROM tokens WHERE passage IN (SELECT value FROM json_
 _TOKENS = """SELECT t.passage, t.vectors FROM json_each(?) j
     CROSS JOIN tokens t ON t.passage = j.value AND t.tenant = ? AND t.recipe = ?"""
 
-# CROSS JOIN: one look for each passage. With IN (...) vec0 goes through all vectors of all tenants.
+# CROSS JOIN: one lookup per passage. With IN (...) vec0 scans the vectors of all tenants.
 _EMBEDDINGS = """SELECT v.embedding, v.passage_id FROM json_each(?) j
     CROSS JOIN vectors v ON v.passage_id = j.value"""
 
 
 def embedding_model(db: Database) -> tuple[str, int] | None:
-    """Name and dimension of the model that the archive's vectors are of."""
+    """Name and dimension of the model of the archive's vectors; None before the first."""
     row = db.conn.execute("SELECT value FROM settings WHERE tenant = '' AND name = 'embedding'").fetchone()
     if row is None:
         return None
@@ -53,7 +53,7 @@ def embedding_model(db: Database) -> tuple[str, int] | None:
 
 
 def start(db: Database, model: str, dim: int) -> tuple[str, int]:
-    """Make the table, for vectors of this model from now on."""
+    """Create the table for vectors of this model."""
     create_vectors(db, dim)
     value = json.dumps({"model": model, "dim": dim})
     db.execute("INSERT INTO settings (tenant, name, value) VALUES ('', 'embedding', ?)", (value,))
@@ -61,7 +61,7 @@ def start(db: Database, model: str, dim: int) -> tuple[str, int]:
 
 
 def pending(db: Database, limit: int) -> list[tuple[str, int, str]]:
-    """Passages that wait for a vector: (tenant, id, text); tenants get equal shares."""
+    """Passages that wait for a vector: (tenant, id, text), in equal shares per tenant."""
     tenants = [row[0] for row in db.execute(_PENDING_TENANTS, (limit,))]
     waiting: list[tuple[str, int, str]] = []
     for served, tenant in enumerate(tenants):
@@ -85,7 +85,7 @@ def _bytes(vector: "Vector", dim: int, passage: int) -> bytes:
 
 
 def add(db: Database, packed: Sequence[Packed]) -> int:
-    """Keep rows that `pack` made; returns how many were new."""
+    """Store rows that `pack` made; returns how many are new."""
     if not packed:
         return 0
     added = max(0, db.conn.executemany(_VECTOR, packed).rowcount)
@@ -94,7 +94,7 @@ def add(db: Database, packed: Sequence[Packed]) -> int:
 
 
 def remove(db: Database, ids: Iterable[int]) -> int:
-    """Remove vectors of passages; how many there were.
+    """Remove the vectors of passages; returns how many there were.
 
     Each is overwritten first: sqlite-vec before 0.1.7 only marks its place as free.
     """
@@ -106,24 +106,24 @@ def remove(db: Database, ids: Iterable[int]) -> int:
 
 
 def drop(db: Database) -> None:
-    """All vectors and their model; their token vectors are for remove_tokens(), which many may write beside."""
+    """Remove all vectors and their model. Token vectors are left to remove_tokens(), in short transactions."""
     db.execute("DROP TABLE IF EXISTS vectors")
     db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
     db.execute("UPDATE passages SET embedded = 0 WHERE embedded = 1")
 
 
 def remove_tokens(db: Database, ids: Iterable[int]) -> None:
-    """Those of passages that wait for a vector: what others have made since stays."""
+    """Remove token vectors of passages that wait for a vector: those made since by others stay."""
     db.conn.execute(_REMOVE_TOKENS, (json_ids(ids),))
 
 
 def add_tokens(db: Database, recipe: str, rows: "Sequence[tuple[str, int, Tokens]]") -> None:
-    """Keep what was made of passages, each (tenant, passage id, vectors). Those that are gone by now are skipped."""
+    """Store token vectors of passages, each (tenant, passage id, vectors). Removed passages are skipped."""
     db.conn.executemany(_ADD_TOKENS, [(recipe, vectors.tobytes(), tenant, id_) for tenant, id_, vectors in rows])
 
 
 class TokenVectors(Reads):
-    """The part of TenantArchive that reads token vectors: int8, those of a passage in one blob."""
+    """The part of TenantArchive that reads token vectors: int8, all of a passage in one blob."""
 
     def tokens(self, ids: Iterable[int], recipe: str, dim: int) -> "dict[int, Tokens]":
         """id -> token vectors, int8 (tokens, dim), for those of `ids` that have some of this recipe."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lantern_proxy.archive import Archive
 
 _AT_ONCE = 500
-"""Most passages of one transaction: some 20 ms."""
+"""Most passages per transaction: some 20 ms."""
 _IS_BEGUN = "SELECT value FROM settings WHERE tenant = '' AND name = 'reindexing'"
 _BEGUN = "INSERT INTO settings (tenant, name, value) VALUES ('', 'reindexing', '')"
 _DONE = "DELETE FROM settings WHERE tenant = '' AND name = 'reindexing'"
@@ -28,7 +28,7 @@ _INDEX_BYTES = "SELECT ifnull(sum(length(block)), 0) FROM passages_fts_data"
 _NEWEST_IS_THERE = """SELECT ifnull((SELECT max(id) FROM passages) IN (SELECT id FROM passages_fts_docsize), 1)
     OR EXISTS (SELECT 1 FROM settings WHERE tenant = '' AND name = 'reindexing')"""
 _LACKING = "SELECT id FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize) ORDER BY id DESC"
-# in order of id: FTS5 writes out all that it holds in memory when an id is smaller than the one before
+# in order of id: FTS5 flushes its memory whenever an id is smaller than the one before
 _ADD = """INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passages
     WHERE id IN (SELECT value FROM json_each(?)) AND id NOT IN (SELECT id FROM passages_fts_docsize) ORDER BY id"""
 
@@ -37,9 +37,9 @@ _ANALYSED = "UPDATE passages SET tags = ?, terms = CAST(? AS TEXT) WHERE id = ? 
 
 
 def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Advance = lambda _: None) -> int:
-    """Let every passage have the tags and terms that `anew` gives it (chunk.anew); how many had others.
+    """Give every passage the tags and terms that `anew` computes (chunk.anew); returns how many changed.
 
-    Others write meanwhile: few are changed in one transaction. advance: told of passages that were looked at
+    Others write meanwhile, so few are changed per transaction. advance: called with the number of passages examined
     """
     last, changed = 0, 0
     while True:
@@ -60,15 +60,15 @@ def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Adv
         advance(len(held))
     if changed:
         with archive.writing() as db:
-            count_up(db)  # indexes that a running proxy has open hold the terms of before
+            count_up(db)  # a running proxy's open indexes hold the earlier terms
     return changed
 
 
 def rebuild(connections: Connections, advance: Advance) -> None:
-    """Empty the index and fill it again, newest passages first, in short transactions; searches find what is there.
+    """Empty the index and fill it again, newest passages first, in short transactions; searches find what is indexed.
 
-    Where it was stopped, the next call goes on. advance: told of passages that are found again
-    Raises ArchiveError; where the disk has no room for it, the index stays as it is.
+    After an interruption, the next call continues. advance: called with the number of passages indexed
+    Raises ArchiveError; if the disk has too little space for it, the index stays as it is.
     """
     with connections.reading() as db:
         goes_on = is_begun(db)
@@ -90,25 +90,26 @@ def rebuild(connections: Connections, advance: Advance) -> None:
 
 
 def go_on(connections: Connections, advance: Advance = lambda _: None) -> None:
-    """Fill the index on where making it anew was stopped. Another process may be at it, too: each adds what lacks."""
+    """Continue an interrupted rebuild. Another process may do so, too: each adds what is missing."""
     with connections.reading() as db:
         if not is_begun(db):
             return
     _add_lacking(connections, advance)
     with connections.writing() as db:
-        if not db.execute(_LACKING).fetchone():  # emptied again meanwhile, it is for whoever did
+        if not db.execute(_LACKING).fetchone():  # if emptied again meanwhile, that is left to whoever did so
             db.execute(_DONE)
 
 
 def is_begun(db: Database) -> bool:
-    """Was the index emptied, and is not full again?"""
+    """Was a rebuild begun that is not finished?"""
     return db.execute(_IS_BEGUN).fetchone() is not None
 
 
 def _refuse_full_disk(connections: Connections) -> None:
-    """What is emptied is overwritten, by way of the log; then the log takes what is filled in."""
+    """Raise ArchiveError if the disk is too full for a rebuild: overwriting the old rows and adding the new ones both
+    need space in the log."""
     size = 0
-    with contextlib.suppress(ArchiveError), connections.reading() as db:  # a damaged index is to be made anew, too
+    with contextlib.suppress(ArchiveError), connections.reading() as db:  # a damaged index may be rebuilt, too
         size = db.execute(_INDEX_BYTES).fetchone()[0]
     needed = 2 * size + min(WAL_LEFT_BYTES, 2 * size + (1 << 20))
     free = shutil.disk_usage(connections.path.resolve().parent).free
@@ -121,12 +122,12 @@ def _refuse_full_disk(connections: Connections) -> None:
 
 
 def complete(connections: Connections) -> None:
-    """Add to the full-text index the passages that it lacks, where it lacks the newest one.
+    """Add missing passages to the full-text index, if the newest one is missing.
 
-    It does, where a process of an older release still wrote after this one had brought the schema up to date: releases
-    before m008 rely on a trigger that m008 removed. What else the index can lack is for `lantern doctor` to tell.
+    That happens if a process of an older release still wrote after this one had migrated the schema: releases before
+    m008 rely on a trigger that m008 removed. Anything else that the index may lack is reported by `lantern doctor`.
     """
-    with contextlib.suppress(ArchiveError):  # a damaged index keeps nobody from the archive
+    with contextlib.suppress(ArchiveError):  # a damaged index must not make the archive unusable
         with connections.reading() as db:
             if db.execute(_NEWEST_IS_THERE).fetchone()[0]:
                 return

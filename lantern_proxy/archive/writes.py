@@ -1,6 +1,6 @@
 """How a record becomes rows: one session, its request, messages, passages, blocks. Every statement is idempotent.
 
-Many are written in one transaction: one that cannot be stored is left out, and does not touch the others.
+Many are written in one transaction: one that cannot be stored is left out, without affecting the others.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ T = TypeVar("T")
 New = TypeVar("New")
 
 _FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
-"""What a thing with a value that cannot be stored raises, besides SQLite's own."""
+"""Errors for a value that cannot be stored, besides SQLite's own."""
 
 _UNCUT = "INSERT INTO uncut (tenant, project, session, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 CROSS_OUT = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
@@ -80,10 +80,10 @@ _CUT_PASSAGE = _PASSAGE.format(
     wanted="""EXISTS (SELECT 1 FROM uncut WHERE tenant = ?1 AND session = ?3 AND key = ?4)
         AND EXISTS (SELECT 1 FROM messages WHERE tenant = ?1 AND key = ?4 AND session = ?3)"""
 )
-"""Only while its message is there, and noted."""
+"""Inserts a passage only if its message still exists and is noted as uncut."""
 _WORDS = "INSERT INTO passages_fts (rowid, text) VALUES (?, CAST(? AS TEXT))"
 _NEW_WORDS = "INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passages WHERE id > ?"
-"""Of many at once: such a statement may be undone by itself, and before each of those FTS5 writes out all it holds."""
+"""For many passages at once: SQLite makes such a statement undoable, for which FTS5 flushes its memory each time."""
 _FILED = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ? AND id > ?"
 _TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
     WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
@@ -98,8 +98,8 @@ _PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, ran
 class Uncut(Struct, frozen=True, gc=False):
     """Messages of one session that are archived and not yet cut into passages, in order.
 
-    A turn is archived before its client has the end of it; cutting, tagging and indexing take longer and may come
-    after.
+    A turn is archived before its client has received the end of it; cutting, tagging and indexing take longer and may
+    come later.
     """
 
     tenant: str
@@ -109,7 +109,7 @@ class Uncut(Struct, frozen=True, gc=False):
 
 
 def left_uncut(db: Database, limit: int) -> list[Uncut]:
-    """At most `limit` messages, by session."""
+    """Uncut messages, at most `limit`, by session."""
     found: dict[tuple[str, str, str], list[Filed]] = {}
     for tenant, project, session, *filed in db.execute(_LEFT, (limit,)):
         found.setdefault((tenant, project, session), []).append(to_filed(tuple(filed)))
@@ -117,15 +117,15 @@ def left_uncut(db: Database, limit: int) -> list[Uncut]:
 
 
 def cross_out(db: Database, cuts: Sequence[Uncut]) -> None:
-    """Note that none of their messages waits to be cut any more."""
+    """Note that their messages no longer wait to be cut."""
     named = [(name(cut.tenant), name(cut.session), cut) for cut in cuts]
     keys = [(tenant, session, name(filed.key)) for tenant, session, cut in named for filed in cut.messages]
     db.conn.executemany(CROSS_OUT, keys)
 
 
 def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[int]:
-    """File what messages were cut into, and cross them out; for each, how many of its passages are new: none where its
-    messages are not noted as uncut, or are gone by now."""
+    """Store the passages of cut messages, and cross the messages out. Returns for each how many of its passages are
+    new: 0 if its messages are not noted as uncut, or have been removed."""
     before, added = newest(db), []
     for cut, passages in cuts:
         tenant = name(cut.tenant)
@@ -141,7 +141,7 @@ def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> l
 
 
 def _correct(db: Database, tenant: str, project: str, passages: Sequence[Passage], before: int) -> None:
-    """Correct those of `passages` that are new, with ids above `before`, where their texts were corrected earlier."""
+    """Correct the new ones of `passages`, with ids above `before`, if their texts were corrected earlier."""
     for passage in passages:
         known = (tenant, name(passage.session), passage.unit, fingerprint(passage.text), before)
         for (id_,) in db.conn.execute(_FILED, known).fetchall():
@@ -149,9 +149,9 @@ def _correct(db: Database, tenant: str, project: str, passages: Sequence[Passage
 
 
 def add_records(db: Database, records: Sequence[Record], *, vectors: bool) -> list[tuple[Passage, ...]]:
-    """File records; of each the passages that are new, with their ids. vectors: can there be some that have to go?
+    """Store records; returns for each the new passages, with their ids. vectors: may there be some to remove?
 
-    ValueError: one has no tenant
+    ValueError: a record has no tenant
     """
     if not all(record.tenant for record in records):
         raise ValueError("its tenant is empty")
@@ -171,7 +171,7 @@ def add_records(db: Database, records: Sequence[Record], *, vectors: bool) -> li
 
 
 def _add_rest(db: Database, tenant: str, session: str, record: Record, *, vectors: bool) -> tuple[Passage, ...]:
-    """The parts that few records have: bytes lost, passages, blocks. Returns the passages that are new."""
+    """Store the parts that few records have: bytes lost, passages, blocks. Returns the new passages."""
     if record.lost and record.request is not None:
         db.conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
     added = _add_passages(db, tenant, record.project, record.passages, vectors=vectors) if record.passages else []
@@ -183,7 +183,7 @@ def _add_rest(db: Database, tenant: str, session: str, record: Record, *, vector
 def _add_passages(
     db: Database, tenant: str, project: str, passages: Sequence[Passage], *, vectors: bool
 ) -> list[tuple[int, Passage]]:
-    """File passages; returns those that are new, with their ids."""
+    """Store passages; returns the new ones with their ids."""
     tried = [_add_passage(db, tenant, project, passage, vectors=vectors) for passage in passages]
     added = [each for each in tried if each]
     if not added or not has_edits(db, tenant):
@@ -203,14 +203,14 @@ def _add_passage(
     filed = db.conn.execute(_ANY_PASSAGE, from_passage(tenant, project, passage))
     if not filed.rowcount:
         return None
-    # by no trigger: a statement that fires one is undone by itself, for which FTS5 writes out all it holds, each time
+    # not by a trigger: SQLite makes a statement with one undoable, for which FTS5 flushes its memory each time
     id_ = filed.lastrowid or 0
     db.conn.execute(_WORDS, (id_, exact(passage.text)))
     return id_, passage
 
 
 def _take_over(db: Database, tenant: str, known: Sequence[Any], passage: Passage, *, vectors: bool) -> Passage:
-    """Remove what the turn had before; what was learned of it goes on with its heir."""
+    """Remove the turn's earlier passage; its replacement inherits what was learned of it."""
     id_, _, confidence, success, accesses, accessed_at = known
     if vectors and embedding_model(db):
         remove(db, [id_])
@@ -232,10 +232,11 @@ def write_all(
     db: Database, things: Sequence[T], write: Callable[[Database, Sequence[T]], list[New]],
     leave_out: Callable[[Database, T, Exception], New],
 ) -> list[New]:  # fmt: skip
-    """What is new of each of `things`, in a transaction that has just begun. Raises SQLite's error of a file at fault.
+    """What is new of each of `things`, in a transaction that has just begun. Raises SQLite's error if the file is at
+    fault.
 
     write:     writes some of them; returns what is new of each
-    leave_out: what is done in place of writing one that cannot be stored
+    leave_out: called instead for one that cannot be stored
     """
     try:
         return write(db, things)
@@ -251,7 +252,7 @@ def _apart(
     db: Database, thing: T, write: Callable[[Database, Sequence[T]], list[New]],
     leave_out: Callable[[Database, T, Exception], New],
 ) -> New:  # fmt: skip
-    """Write one thing, or leave it out, inside a savepoint: where it fails, the others stay."""
+    """Write one thing inside a savepoint. If that fails, leave it out; the others stay."""
     db.conn.execute("SAVEPOINT apart")
     try:
         (added,) = write(db, [thing])
@@ -265,5 +266,5 @@ def _apart(
 
 
 def _is_of_file(error: Exception) -> bool:
-    """Is the file at fault, and not what was to be written?"""
+    """Is the file at fault, and not the value?"""
     return isinstance(error, sqlite_faults()) and spoils_all(error)
