@@ -5,10 +5,10 @@
         while chunk := await answer.chunk(): ...
         await answer.close()
 
-Path, query, headers and bytes go out as they are given; nothing is decoded, no cookie kept. Redirects are not followed:
-the client hears of them, and of one below the upstream's URL so that it comes through us again.
-Requests go out by our own transport (upstream/http1.py), or by httpx's where that cannot do what is asked: through a
-proxy that the environment names, over HTTP/2, with credentials in the URL.
+Path, query, headers and bytes go out as they are given; nothing is decoded, no cookie is kept. Redirects are passed to
+the client; one to a URL below the upstream's is rewritten, so that the client follows it through Lantern.
+Requests go out by our own transport (upstream/http1.py), or by httpx where that lacks what is needed: a proxy named by
+the environment, HTTP/2, credentials in the URL.
 """
 
 import os
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[bytes, bytes]]
 
 _SAFE = "/%:?#[]@!$&'()*+,;=~"
-"""What stays as it is in a URL's path (RFC 3986)."""
+"""Characters that stay unescaped in a URL's path (RFC 3986)."""
 _API = frozenset(
     {
         "assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "edits", "embeddings",
@@ -47,7 +47,7 @@ _API = frozenset(
 
 
 class UpstreamError(RuntimeError):
-    """The upstream could not be reached or broke off. status: what the client is told, 502, or 504 for a timeout."""
+    """The upstream could not be reached, or its answer broke off. status: for the client, 502, or 504 for a timeout."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -55,22 +55,22 @@ class UpstreamError(RuntimeError):
 
 
 class UpstreamAnswer(Struct):
-    """An answer whose head has come and whose body is still on its way."""
+    """An answer whose head has arrived and whose body may still be on its way."""
 
     status: int
     headers: Headers
     """Names in lower case."""
     read_on: Callable[[], Awaitable[bytes]]
-    """What came of the body since it was called last, as soon as there is some; empty at its end."""
+    """The part of the body that arrived since the last call, as soon as there is some; empty at its end."""
     end: Callable[[], object]
-    """Gives the connection back, or ends it when the body has not been read to its end."""
+    """Returns the connection to the pool, or closes it if the body was not read to its end."""
     sent: Answer | None = None
-    """The answer of our own transport; None where httpx's serves."""
+    """The answer of our own transport; None if httpx made the call."""
     _again: list[bytes] | None = None
-    """What is left to give of a body that was read: its connection is another request's by now."""
+    """What chunk() still has to return of a body that was read; another request may have its connection by now."""
 
     def header(self, name: bytes) -> str:
-        """First value of a header by its lower-case name, or empty."""
+        """The first value of a header by its lower-case name; "" if there is none."""
         for key, value in self.headers:
             if key == name:
                 return value.decode("latin-1")
@@ -78,18 +78,18 @@ class UpstreamAnswer(Struct):
 
     @property
     def is_here(self) -> bool:
-        """Has all of it come? Then the next chunk, or the one that was just given, is the last. False: not known."""
+        """Has the whole answer arrived? Then the next chunk, or the one just returned, is the last. False: unknown."""
         return self.sent is not None and self._again is None and self.sent.is_here
 
     @property
     def is_sending(self) -> bool:
-        """Did the answer begin before all of its request was here, and goes the rest of it on?"""
+        """Did the answer begin before its request was complete, and is the rest of that still being sent?"""
         return self.sent is not None and self.sent.is_sending
 
     async def read(self) -> bytes:
-        """The whole body, still encoded, at once; `chunk()` gives it again. Raises UpstreamError.
+        """The whole body, still encoded, at once; `chunk()` returns it again. Raises UpstreamError.
 
-        The connection is given back: an answer that was read need not be closed.
+        The connection is returned to the pool: an answer that was read need not be closed.
         """
         pieces = []
         try:
@@ -102,8 +102,8 @@ class UpstreamAnswer(Struct):
         return body
 
     async def chunk(self) -> bytes:
-        """The next bytes as they arrive, still encoded; empty at the end. Raises UpstreamError when the upstream breaks
-        off. No generator: to make one for each answer costs more than to call this."""
+        """The next bytes as they arrive, still encoded; empty at the end. Raises UpstreamError if the upstream breaks
+        off. Not a generator: creating one for each answer costs more than calling this."""
         if self._again is not None:
             return self._again.pop() if self._again else b""
         try:
@@ -121,11 +121,11 @@ class UpstreamAnswer(Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """An upstream's URL, taken apart."""
+    """An upstream's URL, parsed."""
 
     url: str
     name: str
-    """Its host, and its port where the URL has one, as told to people, and the proxy that stands between."""
+    """Its host, and its port if the URL has one, for messages; also the proxy on the way to it."""
     origin: Origin
     host: bytes
     prefix: str
@@ -143,7 +143,7 @@ class _Base:
 
     @property
     def is_plain(self) -> bool:
-        """Can our own transport go there?"""
+        """Can our own transport make requests to it?"""
         return not ("@" in urlsplit(self.url).netloc or proxy_of(self.origin))
 
 
@@ -187,9 +187,9 @@ class Upstream:
     def target(
         self, path: str, query: bytes, headers: Headers, route: RouteConfig | None = None
     ) -> tuple[_Base, bytes]:
-        """Whom a request for `path` goes to, and the path and query to ask there. path: as sent, percent-encoding kept.
+        """The upstream for `path`, and the path and query to request there. path: as sent, percent-encoding kept.
 
-        A path that is neither below /v1 nor one of their APIs' is asked at the upstream's root.
+        A path that is neither below /v1 nor part of the upstream's API is requested at its root.
         """
         below_v1 = path.startswith("/v1/")
         plain = path[3:] if below_v1 else path
@@ -200,7 +200,7 @@ class Upstream:
         return base, wanted + b"?" + query if query else wanted
 
     def route(self, path: str, model: str) -> int | None:
-        """Which of `upstream.routes` is the first that fits; None when none does."""
+        """Index of the first of `upstream.routes` that fits; None if none does."""
         for at, route in enumerate(self._config.routes):
             if fnmatchcase(path, route.path) and fnmatchcase(model, route.model):
                 return at
@@ -209,10 +209,10 @@ class Upstream:
     async def send(
         self, method: str, path: str, query: bytes, headers: Headers, body: Body, *, model: str = ""
     ) -> UpstreamAnswer:
-        """The answer's head; its body follows in `chunk()`. Raises UpstreamError when none comes.
+        """The answer's head; its body follows in `chunk()`. Raises UpstreamError if there is no answer.
 
-        headers: names in lower case. A body that is still coming goes on as it comes, in chunks.
-        model:   as the request names it, for `upstream.routes`; empty where it names none or was not read
+        headers: names in lower case. A body that is still arriving is forwarded as it arrives, in chunks.
+        model:   as the request names it, for `upstream.routes`; empty if it names none or was not read
         """
         at = self.route(path, model)
         host = "litellm"
@@ -240,25 +240,25 @@ class Upstream:
         return answer
 
     def _limit(self, error: TimeoutException, at: int | None) -> str:
-        """The setting that it took longer than, with its value."""
+        """The setting that was exceeded, with its value, for the error message."""
         if at is not None and "timeout" in (params := self._config.routes[at].params):
             return f"routes[{at}].params.timeout is {params['timeout']}"
-        is_connecting = isinstance(error, ConnectTimeout) and at not in self._litellm  # that has one for everything
+        is_connecting = isinstance(error, ConnectTimeout) and at not in self._litellm  # litellm has one timeout for all
         limit = "connect_timeout_s" if is_connecting else "read_timeout_s"
         return f"{limit} is {getattr(self._config, limit):g}"
 
     def _leads(
         self, location: str, base: _Base, target: bytes, path: str, headers: Headers, route: RouteConfig | None
     ) -> bytes:
-        """Where a redirect below the upstream's URL leads, as a client asks us for it; empty for any other.
+        """The path for a redirect to a URL below the upstream's, as the client has to request it from us; else "".
 
-        Who followed the upstream's own words would go there without its key, or ask for a prefix twice.
+        A client that followed the original would miss the upstream's key, or repeat the prefix.
         """
         try:
             there = urlsplit(urljoin(base.url, urljoin(target.decode("latin-1"), location)))
             if Origin.of(there.geturl()) != base.origin or not there.path.startswith(f"{base.prefix}/"):
                 return b""
-        except ValueError:  # no URL
+        except ValueError:  # not a URL
             return b""
         below = there.path.removeprefix(base.prefix)
         asked = (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}")
@@ -267,23 +267,23 @@ class Upstream:
 
 
 def _proxies() -> dict[str, str]:
-    """Scheme -> proxy, as the environment names them, or the system on Windows and macOS."""
+    """Scheme -> proxy, from the environment, or from the system on Windows and macOS."""
     if sys.platform.startswith("linux") and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return {}  # without urllib.request, which brings http.client and email
+        return {}  # without importing urllib.request, which imports http.client and email
     from urllib.request import getproxies
 
     return getproxies()
 
 
 def proxy_of(origin: Origin) -> str:
-    """URL of the proxy by which requests go to `origin`, without its user and password; "" where they go straight."""
+    """URL of the proxy for requests to `origin`, without its user and password; "" if there is none."""
     proxies = _proxies()
     proxy = proxies.get(origin.scheme) or proxies.get("all")
     if not proxy:
         return ""
     from urllib.request import proxy_bypass
 
-    # no urlsplit: it may be no URL, which is told when it is used
+    # not urlsplit: it may not be a URL, which is reported when it is used
     scheme, _, rest = (proxy if "://" in proxy else f"http://{proxy}").partition("://")
     by = f"{scheme}://{rest.rpartition('@')[2].partition('/')[0]}"
     return "" if proxy_bypass(f"{origin.host}:{origin.port}") else by
@@ -292,7 +292,7 @@ def proxy_of(origin: Origin) -> str:
 async def _through(
     client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers, body: Body
 ) -> UpstreamAnswer:
-    """The same by httpx's own means."""
+    """The same as send(), by httpx."""
     from lantern_proxy.upstream import via_httpx
 
     sent = b"".join(body) if isinstance(body, list) else body

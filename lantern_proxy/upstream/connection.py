@@ -4,7 +4,7 @@
     await connection.head()                   # status, headers
     while chunk := await connection.read(): ...
 
-It fails with a TransportError, or with Stale when the connection ended before any byte of an answer.
+It fails with a TransportError, or with Stale if the connection ended before any byte of an answer.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from lantern_proxy.upstream.errors import (
 )
 
 _HIGH_BYTES = 256 * 1024
-"""Bytes of an answer that wait for a slow reader; beyond them the upstream is not read from until they are taken."""
+"""Bytes of an answer that may wait for a slow reader; beyond them reading from the upstream pauses."""
 _ONE_WRITE_BYTES = 65_536
-"""A body up to this size goes out together with its head, in one write."""
+"""A body up to this size is sent together with its head, in one write."""
 
 _ONE_READ_BYTES = 65_536
 
@@ -36,7 +36,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class Stale(Exception):
-    """The connection was closed before any byte of an answer. error: what to raise when it is not tried again."""
+    """The connection was closed before any byte of an answer. error: what to raise if there is no retry."""
 
     def __init__(self, error: TransportError) -> None:
         super().__init__(str(error))
@@ -53,10 +53,10 @@ class Connection(asyncio.Protocol):
         self._method = b""
         self._error: Exception | None = None
         self._sending: asyncio.Task[None] | None = None
-        """Sends a body that is still coming. It outlives the head of an answer that comes before the body is sent."""
+        """Sends a body that is still arriving. It continues after an early answer's head."""
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
-        """Where the transport takes no more for now: set when it does again."""
+        """Set when the transport's buffer has room again; None while it has room."""
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
         self._chunks: deque[bytes] = deque()
@@ -74,18 +74,18 @@ class Connection(asyncio.Protocol):
         self.status, self.headers = 0, cast("list[tuple[bytes, bytes]]", [])
         self.head_done = self.complete = self.reusable = False
         self._seen = False
-        """Did any byte of an answer come?"""
+        """Did any byte of an answer arrive?"""
         self._to_the_end = False
-        """Does the body end with its connection, since its head tells no length?"""
+        """Does the body end with its connection, since its head gives no length?"""
         self._mixed = self._closing = False
-        """Does the head tell both a length and chunks, or an end? Then the connection is not used again."""
+        """Does the head give both a length and chunks, or announce a close? Then the connection is not reused."""
         self._paused = False
-        """Is the transport not read from, since the reader is slow?"""
+        """Is reading from the transport paused, since the reader is slow?"""
         self._waiting_bytes, self._sent_all = 0, False
         self._chunks.clear()
 
     def start(self, method: bytes, head: bytes, body: list[bytes]) -> None:
-        """Send a request whose body is at hand. Raises Stale."""
+        """Send a request whose body is complete. Raises Stale."""
         self._begin_use(method)
         self._touch()
         self._sent_all = True
@@ -97,10 +97,11 @@ class Connection(asyncio.Protocol):
             self._write(piece)
 
     async def upload(self, method: bytes, head: bytes, body: AsyncIterable[bytes], *, chunked: bool) -> None:
-        """Send a request whose body is still coming; done when it is sent, an answer came before, or the upstream went.
+        """Send a request whose body is still arriving. Returns when it is sent, an answer began earlier, or the
+        upstream closed.
 
-        What is left of the body goes on beside an answer that came before, until that is complete, unless it is a
-        refusal. Raises Stale, and what `body` raises, as `read` does later.
+        After an early answer the rest of the body is still sent until the answer is complete, unless that is a
+        refusal. Raises Stale, and any error of `body`, as `read` does later.
         """
         self._begin_use(method)
         self._write(head)
@@ -117,11 +118,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_sending(self) -> bool:
-        """Is the body still coming?"""
+        """Is the body still arriving?"""
         return self._sending is not None and not self._sending.done()
 
     def _sending_ended(self, sending: "asyncio.Task[None]") -> None:
-        """The body is sent, or nobody wants the rest of it: silence counts from now."""
+        """The body is sent, or no longer wanted: the silence timeout starts now."""
         error = None if sending.cancelled() else sending.exception()
         if isinstance(error, Exception):
             self._fail(error)
@@ -134,7 +135,7 @@ class Connection(asyncio.Protocol):
             self._sending.cancel()
 
     async def _send(self, body: AsyncIterable[bytes], *, chunked: bool) -> None:
-        """All of a body, as fast as the transport takes it: a task of its own, since its client may send nothing."""
+        """Send a whole body as fast as the transport takes it. A task of its own, since the client may stall."""
         async for piece in body:
             if piece:
                 self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
@@ -146,13 +147,13 @@ class Connection(asyncio.Protocol):
             self._write(b"0\r\n\r\n")
 
     def _begin_use(self, method: bytes) -> None:
-        if self.is_closed:  # by a server that took the connection and ended
+        if self.is_closed:  # by a server that accepted the connection and ended
             raise Stale(ReadError("the server closed the connection at once"))
         self._begin(method)
         self.uses += 1
 
     def _write(self, data: bytes) -> None:
-        """What comes after the connection's end is for nobody; connection_lost has told why."""
+        """Write, unless the connection has ended: connection_lost has reported why."""
         if not self.is_closed:
             self.transport.write(data)
 
@@ -166,7 +167,7 @@ class Connection(asyncio.Protocol):
             await self._wait()
 
     async def read(self) -> bytes:
-        """What came of the body and was not read yet, as soon as there is some; empty at its end."""
+        """The part of the body that arrived and was not read yet, as soon as there is some; empty at its end."""
         while not self._chunks:
             if self.complete:
                 return b""
@@ -195,7 +196,7 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        """End the connection, whatever it is doing."""
+        """Close the connection, whatever it is doing."""
         if not self.is_closed:
             self.is_closed = True
             self.transport.abort()
@@ -206,10 +207,10 @@ class Connection(asyncio.Protocol):
             self._error = error
         self._wake()
 
-    # --- time ---
+    # --- timeouts ---
 
     def _touch(self) -> None:
-        """Something happened: silence counts from now. One timer serves many of these."""
+        """Restart the silence timeout. One timer serves many of these calls."""
         self._deadline = self._loop.time() + self._silence_s
         if self._timer is None:
             self._timer = self._loop.call_at(self._deadline, self._on_time)
@@ -218,7 +219,7 @@ class Connection(asyncio.Protocol):
         self._timer = None
         if self.complete or self.is_closed or self._paused:
             return
-        if self.is_sending and self._room is None:  # who is silent is the client
+        if self.is_sending and self._room is None:  # the client is silent, not the upstream
             return
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._on_time)
@@ -229,7 +230,7 @@ class Connection(asyncio.Protocol):
             self._fail(ReadTimeout("the upstream sends nothing"))
         self.close()
 
-    # --- the transport's calls ---
+    # --- callbacks of the transport ---
 
     def pause_writing(self) -> None:
         self._room = asyncio.Event()
@@ -241,7 +242,7 @@ class Connection(asyncio.Protocol):
             self._room = None
 
     def data_received(self, data: bytes) -> None:
-        if self.complete:  # nobody asked: what comes now belongs to no request
+        if self.complete:  # data after the answer belongs to no request
             self.close()
             return
         self._seen = True
@@ -252,7 +253,7 @@ class Connection(asyncio.Protocol):
             self._fail(RemoteProtocolError("the upstream switched protocols, which nobody asked for"))
             self.close()
         except httptools.HttpParserError as error:
-            if self.complete:  # an answer, and then something else: the answer counts
+            if self.complete:  # a complete answer with something invalid after it: the answer counts
                 self.reusable = False
             else:
                 self._fail(RemoteProtocolError(f"it answered what is not HTTP ({error or type(error).__name__})"))
@@ -283,8 +284,8 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _hear_last_words(self) -> None:
-        """Read what came before the connection broke: an upstream that refuses a body without reading it resets the
-        connection, and what we write fails before its refusal is read. With TLS it stays unread."""
+        """Read what arrived before the connection broke: an upstream that refuses a body without reading it resets the
+        connection, and our write fails before its refusal is read. With TLS it stays unread."""
         sock = self.transport.get_extra_info("socket")
         if sock is None or self.transport.get_extra_info("sslcontext") is not None:
             return
@@ -292,21 +293,21 @@ class Connection(asyncio.Protocol):
             while not (self.complete or self._error) and (data := rest.recv(_ONE_READ_BYTES)):
                 self.data_received(data)
 
-    # --- the parser's calls ---
+    # --- callbacks of the parser ---
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.head_done:  # else it is a trailer, which no client of ours sees
+        if not self.head_done:  # else it is a trailer, which is not forwarded
             self.headers.append((name.lower(), _CONTROL.sub(b" ", value)))  # RFC 9110, section 5.5
 
     def on_headers_complete(self) -> None:
-        if self.complete:  # a second answer, to a question that nobody asked
+        if self.complete:  # a second answer, without a request
             self.reusable = False
             return
         self.status = self._parser.get_status_code()
         if 100 <= self.status < 200:
             return
         self.head_done = True
-        told = dict(self.headers)  # of several of a name one: enough to know whether there is any
+        told = dict(self.headers)  # one value per name is enough to see whether there is any
         chunked = b"transfer-encoding" in told and _is_chunked(self.headers)
         self._mixed = chunked and b"content-length" in told
         if self._mixed:
@@ -315,7 +316,7 @@ class Connection(asyncio.Protocol):
         self._closing = any(b"close" in value for value in ends)
         bare = self._method == b"HEAD" or self.status in (204, 304)
         self._to_the_end = not (bare or chunked or b"content-length" in told)
-        if self._method == b"HEAD":  # the parser does not know that no body follows
+        if self._method == b"HEAD":  # the parser does not know that there is no body
             self._end()
 
     def on_body(self, body: bytes) -> None:
@@ -345,8 +346,8 @@ class Connection(asyncio.Protocol):
 
 
 def without_void_length(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """An answer's headers, in lower case, without a length beside chunks: the chunks count, and whoever believes the
-    length must not hear of it (RFC 9112, section 6.3)."""
+    """An answer's headers, in lower case, without a length beside chunked encoding: the chunks count, and the length
+    must not be forwarded (RFC 9112, section 6.3)."""
     return [pair for pair in headers if pair[0] != b"content-length"] if _is_chunked(headers) else headers
 
 
@@ -355,7 +356,7 @@ def _is_chunked(headers: Sequence[tuple[bytes, bytes]]) -> bool:
 
 
 def _parser(connection: Connection) -> httptools.HttpResponseParser:
-    """A parser that forgives what the HTTP clients of Python forgive: no answer is lost for its form."""
+    """A parser as lenient as the HTTP clients of Python: no answer is lost for its form."""
     parser = httptools.HttpResponseParser(connection)
     parser.set_dangerous_leniencies(
         lenient_headers=True, lenient_chunked_length=True, lenient_optional_cr_before_lf=True,

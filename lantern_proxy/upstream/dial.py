@@ -17,20 +17,20 @@ _KEEPALIVE = (
     ("TCP_KEEPALIVE", socket.IPPROTO_TCP, 60), ("TCP_KEEPINTVL", socket.IPPROTO_TCP, 60),
     ("TCP_KEEPCNT", socket.IPPROTO_TCP, 5),
 )  # fmt: skip
-"""Socket options, as the providers' SDKs set them: a model may think for minutes before it says a word, and routers on
-the way forget connections that are silent for so long. TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE."""
+"""Socket options, as the providers' SDKs set them: a model may think for minutes before its first word, and routers on
+the way drop connections that are silent for so long. TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE."""
 
 UNKNOWN_AUTHORITY = "its authority may be named by SSL_CERT_FILE, a file of PEM certificates"
 
 P = TypeVar("P", bound=asyncio.Protocol)
 Address = tuple[int, int, int, str, Any]
-"""As getaddrinfo() gives one: family, type, protocol, canonical name, socket address."""
+"""As returned by getaddrinfo(): family, type, protocol, canonical name, socket address."""
 
 
 def trusting() -> ssl.SSLContext:
-    """The TLS context for upstreams: it trusts whom SSL_CERT_FILE or SSL_CERT_DIR name, else whom Mozilla trusts.
+    """The TLS context for upstreams. It trusts the certificates of SSL_CERT_FILE or SSL_CERT_DIR, else Mozilla's.
 
-    Raises ConnectError when what they name cannot be used.
+    Raises ConnectError if those cannot be used.
     """
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     try:
@@ -41,20 +41,20 @@ def trusting() -> ssl.SSLContext:
         import certifi
 
         return ssl.create_default_context(cafile=certifi.where())
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is a subclass
         named = f"SSL_CERT_FILE is {file}" if file else f"SSL_CERT_DIR is {folder}" if folder else "certifi has a list"
         reason = f"{named}, which cannot be used ({error.strerror or error})"
         raise ConnectError(f"{reason}; name PEM certificates that this user may read, or unset the variable") from error
 
 
 def _trusting_folders(folders: str) -> ssl.SSLContext:
-    if not any(map(os.path.isdir, folders.split(os.pathsep))):  # OpenSSL would trust nobody, and say nothing
+    if not any(map(os.path.isdir, folders.split(os.pathsep))):  # OpenSSL would trust nobody, without an error
         raise NotADirectoryError("no such folder")
     return ssl.create_default_context(capath=folders)
 
 
 async def connect(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, within_s: float) -> P:
-    """A protocol that is connected, its handshake done. Raises ConnectTimeout or ConnectError."""
+    """A connected protocol, its TLS handshake done. Raises ConnectTimeout or ConnectError."""
     try:
         async with asyncio.timeout(within_s):
             return await _connected(make, host, port, tls)
@@ -67,7 +67,7 @@ async def connect(make: Callable[[], P], host: str, port: int, tls: ssl.SSLConte
 
 
 def _reason(error: Exception) -> str:
-    """What was wrong, in words: the system's numbers and addresses help nobody who knows the host already."""
+    """What was wrong, without the system's error numbers and addresses: the message names the host already."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
         return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()
     return str(error) or type(error).__name__
@@ -86,7 +86,7 @@ async def _connected(make: Callable[[], P], host: str, port: int, tls: ssl.SSLCo
 
 
 def _in_turn(found: Sequence[Address]) -> list[Address]:
-    """IPv6 and IPv4 by turns, in the order of the resolver."""
+    """IPv6 and IPv4 addresses alternately, each in the order of the resolver."""
     first = found[0][0]
     ones, others = [a for a in found if a[0] == first], [a for a in found if a[0] != first]
     return [a for a in chain.from_iterable(zip_longest(ones, others)) if a is not None]
@@ -108,7 +108,7 @@ async def _first(addresses: list[Address]) -> socket.socket:
                 )
                 for task in done:
                     if task.exception() is None:
-                        running |= done - {task}  # two may connect at once
+                        running |= done - {task}  # two may connect at the same time
                         return task.result()
                     error = task.exception() or error
                 if not last:

@@ -2,7 +2,7 @@
 
 
 class TransportError(Exception):
-    """No answer, or not all of it."""
+    """There is no answer, or only a part of it."""
 
 
 class TimeoutException(TransportError): ...
@@ -27,8 +27,8 @@ class WriteError(TransportError): ...
 
 
 class LocalProtocolError(TransportError):
-    """What is to be sent is no HTTP."""
+    """The request to be sent is not valid HTTP."""
 
 
 class RemoteProtocolError(TransportError):
-    """What came is no HTTP, or breaks off."""
+    """The answer is not valid HTTP, or breaks off."""

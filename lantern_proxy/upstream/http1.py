@@ -1,14 +1,14 @@
-"""HTTP/1.1 to an upstream at the least cost: a pool of our own connections.
+"""HTTP/1.1 to an upstream at the lowest cost: a pool of our own connections.
 
     transport = Http1(connect_s=10, silence_s=600, connections=1_000)
     answer = await transport.ask(Origin.of("https://api.openai.com"), b"POST", b"/v1/x", headers, body)
     async for chunk in answer: ...
     answer.close()
 
-It fails as httpx fails (upstream/errors.py). What it does not do is left to httpx's own transport: proxies, HTTP/2,
-credentials in a URL. An idle connection that its server has closed meanwhile is noticed, or fails before any byte of an
-answer; then a request whose body is at hand goes out once more, on a new connection, unless it had time to be worked on
-and is not one that may be repeated (RFC 9110, section 9.2.2).
+It fails as httpx does (upstream/errors.py). What it lacks is left to httpx: proxies, HTTP/2, credentials in a URL. If
+an idle connection was closed by its server, that is noticed, or the request fails before any byte of an answer; then a
+request whose body is complete is sent once more, on a new connection, unless the server had time to process it and it
+may not be repeated (RFC 9110, section 9.2.2).
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from lantern_proxy.upstream.errors import LocalProtocolError, TimeoutException
 
 Headers = Iterable[tuple[bytes, bytes]]
 Pieces = list[bytes]
-"""A body that is at hand, in the pieces that it came in."""
+"""A complete body, in the pieces in which it arrived."""
 Body = bytes | Pieces | AsyncIterable[bytes]
 
 _IDLE_S, _MOST_IDLE = 60.0, 256
 _PORTS = {"https": 443, "socks5": 1080, "socks5h": 1080}
-"""Of a URL that names none; 80 for other schemes."""
+"""Port of a URL without one, by its scheme; 80 for other schemes."""
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whom a connection goes to."""
+    """Scheme, host and port of a server."""
 
     scheme: str
     host: str
@@ -57,7 +57,7 @@ def _ascii(host: str) -> str:
 
 
 class Answer:
-    """An answer whose head is here. Iterate it once; close it always."""
+    """An answer whose head has arrived. Iterate it once; always close it."""
 
     def __init__(self, connection: Connection, pool: "Http1", origin: Origin) -> None:
         self._connection, self._pool, self._origin = connection, pool, origin
@@ -66,12 +66,12 @@ class Answer:
 
     @property
     def is_here(self) -> bool:
-        """Has all of it come? Then the next piece, or the one that was just given, is the last."""
+        """Has the whole answer arrived? Then the next piece, or the one just returned, is the last."""
         return self._connection.complete
 
     @property
     def is_sending(self) -> bool:
-        """Is the body of the request still coming?"""
+        """Is the request's body still arriving?"""
         return self._connection.is_sending
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -79,20 +79,20 @@ class Answer:
             yield chunk
 
     def close(self) -> None:
-        """Give the connection back, or end it when the body has not been read to its end."""
+        """Return the connection to the pool, or close it if the body was not read to its end."""
         if self._open:
             self._open = False
             self._pool.take_back(self._origin, self._connection)
 
 
 class Http1:
-    """Connections to any number of origins. Close it.
+    """Connections to any number of origins. Must be closed.
 
-    connect_s:   most seconds for one connection, name and handshake included
-    silence_s:   most seconds in which a request that is under way moves no byte
-    connections: most requests at once; more wait their turn
-    stale_s:     a server that closes so soon after a request had closed before it saw it; 0 for one that closes no
-                 idle connection
+    connect_s:   timeout of a connection, in seconds, name resolution and TLS handshake included
+    silence_s:   most seconds in which a running request may transfer no byte
+    connections: most requests at once; further ones wait
+    stale_s:     a server that closes so soon after a request had closed before it saw that; 0 for one that never closes
+                 idle connections
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class Http1:
     async def ask(
         self, origin: Origin, method: bytes, target: bytes, headers: Headers, body: Body, *, host: bytes = b""
     ) -> Answer:
-        """The answer to a request, as soon as its head is here. Raises a TransportError.
+        """The answer to a request, as soon as its head has arrived. Raises a TransportError.
 
-        headers: without any that frame the body, but for the content-length of one that is still coming
+        headers: without any that frame the body, except the content-length of a body that is still arriving
         host:    the Host header; the origin's by default, unless `headers` have one
         """
         if isinstance(body, bytes):
@@ -130,9 +130,9 @@ class Http1:
     async def _answered(
         self, origin: Origin, method: bytes, head: bytes, body: Pieces | AsyncIterable[bytes]
     ) -> Connection:
-        """A connection on which the head of an answer has come.
+        """A connection on which the head of an answer has arrived.
 
-        A body that is still coming gets a new one: it cannot go out once more when its server has closed an idle one.
+        A body that is still arriving gets a new connection: it cannot be sent again if an idle one turns out closed.
         """
         while True:
             used = self._used(origin) if isinstance(body, list) else None
@@ -175,7 +175,7 @@ class Http1:
         return await connect(lambda: Connection(self._silence_s), origin.host, origin.port, tls, self._connect_s)
 
     def take_back(self, origin: Origin, connection: Connection) -> None:
-        """End a request: its connection is kept for the next one where it can be used again, else closed."""
+        """End a request: its connection is kept if it can be reused, else closed."""
         self._leave()
         idle = self._idle.setdefault(origin, [])
         usable = connection.complete and connection.reusable and not connection.is_closed
@@ -188,7 +188,7 @@ class Http1:
             self._sweeping = asyncio.get_running_loop().call_later(_IDLE_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what has been idle for long."""
+        """Close connections that have been idle for long."""
         self._sweeping, now, left = None, time.monotonic(), 0
         for origin, idle in self._idle.items():
             for connection in idle:
@@ -200,18 +200,18 @@ class Http1:
             self._sweeping = asyncio.get_running_loop().call_later(_IDLE_S / 2, self._sweep)
 
     async def _turn(self) -> None:
-        """Wait until another request hands its place over."""
+        """Wait for another request to end."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # it was ours already
+                self._leave()  # the slot was already ours
             raise
 
     def _leave(self) -> None:
-        """Hand the place of a request over to the one that waits longest."""
+        """Give a request's slot to the one that has waited longest."""
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():
@@ -232,7 +232,7 @@ class Http1:
 def _head(
     origin: Origin, method: bytes, target: bytes, headers: Headers, body: Pieces | AsyncIterable[bytes], host: bytes
 ) -> bytes:
-    """The head of a request. LocalProtocolError when a line of it would end early."""
+    """The head of a request. LocalProtocolError if a line of it contains a line break."""
     lines = [b"%b %b HTTP/1.1" % (method, target)]
     named = {name for name, _ in headers}
     if b"host" not in named and b"Host" not in named:
@@ -250,7 +250,7 @@ def _head(
 
 
 def host_of(origin: Origin) -> bytes:
-    """The Host header for an origin: without a port that goes without saying."""
+    """The Host header for an origin, without a default port."""
     name = f"[{origin.host}]" if ":" in origin.host else origin.host
     usual = {"http": 80, "https": 443}.get(origin.scheme) == origin.port
     return (name if usual else f"{name}:{origin.port}").encode("ascii")

@@ -3,7 +3,7 @@
     httpx.AsyncClient(transport=LitellmTransport("bedrock/claude", {})).post(".../chat/completions", json={...})
 
 The rest of Lantern sees an ordinary upstream: bytes in, bytes and events out, provider errors with their status, and
-httpx's own where none answers.
+httpx's own errors if there is no answer.
 litellm takes seconds to import, so it is imported on the first call.
 """
 
@@ -20,16 +20,16 @@ import msgspec
 from lantern_proxy.wire.http import failure
 
 _OTHERS = frozenset({"thinking", "top_k", "min_p", "repetition_penalty"})
-"""Members that clients of other providers add to a body."""
+"""Parameters of other providers that clients add to a body."""
 _EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
 class LitellmTransport(httpx.AsyncBaseTransport):
-    """Translates each request for litellm's `model`, whatever provider that names."""
+    """Sends each request to litellm's `model`, of whatever provider."""
 
     def __init__(self, model: str, params: Mapping[str, Any]) -> None:
-        """model: as litellm writes it, "anthropic/claude-sonnet-4-5"; empty takes the client's own.
-        params: more arguments of litellm's call (api_base, timeout, mock_response ...); they win over the client's."""
+        """model: as litellm writes it, "anthropic/claude-sonnet-4-5"; empty: the client's own.
+        params: more arguments of litellm's call (api_base, timeout, mock_response ...); they override the client's."""
         self._model, self._params = model, dict(params)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -47,7 +47,7 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         try:
             calls = await litellm()
             answer = await getattr(calls, call)(**self._arguments(request, body, _members(call)))
-            if body.get("stream") is True:  # some providers are asked only when the first chunk is: Gemini
+            if body.get("stream") is True:  # some providers, such as Gemini, are only called for the first chunk
                 first = await anext(answer, None)
                 return httpx.Response(200, headers=_EVENTS, stream=_Events(first, answer, request))
         except Exception as error:
@@ -57,23 +57,23 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         return _whole(200, _json(answer))
 
     def _arguments(self, request: httpx.Request, body: Mapping[str, Any], members: frozenset[str]) -> dict[str, Any]:
-        """The client's own parameters and key; what the provider does not know of them is dropped.
+        """The arguments of litellm's call: the client's parameters and key, without those the provider does not know.
 
-        members: what a body may hold. All else would be an argument of litellm's own: where it goes, with whose key.
-        Nothing is asked twice: who asks retries, as with any upstream.
+        members: the parameters that a body may hold. Others would be arguments of litellm itself, such as the address
+        and the key. There are no retries: the client retries, as with any upstream.
         """
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
         named = {"model": self._model} if self._model else {}
         asked = {name: value for name, value in body.items() if name in members}
         given = {"drop_params": True, **asked, **({"api_key": key} if key else {}), **named}
-        # litellm never asks Hugging Face twice, and sends it this as a member of the body
+        # for Hugging Face litellm does not retry anyway, and would send this as a parameter of the body
         provider = self._params.get("custom_llm_provider") or str(given.get("model")).partition("/")[0]
         once = {} if provider == "huggingface" else {"max_retries": 0}
         return {**given, **once, **self._params}
 
 
 async def litellm() -> Any:
-    """The module; its price list is read from its package, not fetched."""
+    """The module, with its price list read from its package instead of fetched."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     return await anyio.to_thread.run_sync(_import)
 
@@ -84,13 +84,13 @@ def _import() -> Any:
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).handlers.clear()  # they write a second line of each, never as JSON
+        logging.getLogger(name).handlers.clear()  # they would log each line twice, and never as JSON
     return litellm
 
 
 @cache
 def _members(call: str) -> frozenset[str]:
-    """The members of a body by the types of OpenAI's own package, which litellm brings, and some that others have."""
+    """The parameters of a body: those typed in OpenAI's own package, which litellm requires, and _OTHERS."""
     from openai.types.chat import completion_create_params as chat
     from openai.types.responses import response_create_params as responses
 
@@ -101,12 +101,12 @@ def _members(call: str) -> frozenset[str]:
 
 
 def _ending(path: str) -> str:
-    """Which of the APIs that litellm serves a path names; "" for none."""
+    """The API of litellm that a path names; "" if none."""
     return next((ending for ending in ("chat/completions", "responses") if path.endswith(ending)), "")
 
 
 class _Events(httpx.AsyncByteStream):
-    """litellm's chunks as server-sent events, each as it comes. first: of them; None when there is none"""
+    """litellm's chunks as server-sent events, each as it arrives. first: the first chunk; None if there is none"""
 
     def __init__(self, first: Any, chunks: Any, request: httpx.Request) -> None:
         self._first, self._chunks = first, chunks
@@ -118,7 +118,7 @@ class _Events(httpx.AsyncByteStream):
                 yield self._told(self._first)
             async for chunk in self._chunks:
                 yield self._told(chunk)
-        except Exception as error:  # the head is out: say it as providers do, in the stream
+        except Exception as error:  # the head has been sent: report the error in the stream, as providers do
             yield b"data: " + msgspec.json.encode(_error_body(error)) + b"\n\n"
             return
         if self._is_chat:
@@ -148,14 +148,14 @@ def _json(answer: Any) -> bytes:
 
 
 def _fault_of(error: BaseException | None) -> httpx.TransportError | None:
-    """The fault of the connection, or of making one, that litellm's error goes back to; None: a provider refused."""
+    """The connection error that caused litellm's error; None if a provider refused."""
     while error is not None and not isinstance(error, httpx.TransportError):
         error = error.__cause__ or error.__context__
     return error
 
 
 def _failure(error: Exception) -> httpx.Response:
-    """The provider's refusal with its own status and retry-after; 502 for what has none."""
+    """The provider's refusal with its own status and retry-after; 502 for errors without a status."""
     response = getattr(error, "response", None)
     kept = (
         {"retry-after": response.headers["retry-after"]}
@@ -173,7 +173,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _error_body(error: Exception) -> dict[str, object]:
-    """An error of litellm as a provider's body, without the stack trace that some of its messages end with."""
+    """An error of litellm in the form of a provider's, without the stack trace at the end of some messages."""
     message = str(error).partition("\nTraceback (most recent call last)")[0]
     is_providers = _status(error) is not None and _fault_of(error) is None
     return failure(type(error).__name__, message if is_providers else f"lantern: {message}")
@@ -184,6 +184,6 @@ def _refusal(status: int, message: str) -> httpx.Response:
 
 
 def _whole(status: int, data: bytes) -> httpx.Response:
-    """As if `data` came over the wire: still to be read."""
+    """A response whose body is still to be read, as if it came over the network."""
     headers = {"content-type": "application/json", "content-length": str(len(data))}
     return httpx.Response(status, headers=headers, stream=httpx.ByteStream(data))

@@ -1,7 +1,7 @@
 """A call to the model that `rerank.model` names, from a worker thread: for LANTERN-Rerank, which is off by default.
 
 ask = ModelCall(config.rerank)
-ask("system", "user")      # the answer's text; RuntimeError when there is none in time, or no call is left
+ask("system", "user")      # the answer's text; RuntimeError if it is late, or the budget of calls is spent
 """
 
 import os
@@ -20,13 +20,13 @@ _HOUR_S = 3_600.0
 
 
 class ModelCall:
-    """Calls `rerank.model` with its own timeout and its own budget of calls. Thread-safe; close it."""
+    """Calls `rerank.model` with its own timeout and its own budget of calls. Thread-safe; must be closed."""
 
     def __init__(self, config: RerankConfig) -> None:
         self._config = config
         self._called: deque[float] = deque()
         self._optional = {"temperature": 0, "max_tokens": 200}
-        """Optional parameters of the call; one that the server refused once is no longer sent."""
+        """Optional parameters of the call; one that the server refused is no longer sent."""
         self._lock = Lock()
 
     @cached_property
@@ -52,7 +52,7 @@ class ModelCall:
         return answer
 
     def _take(self) -> None:
-        """Count the call; RuntimeError when the hour's budget is spent."""
+        """Count the call; RuntimeError if the hour's budget is spent."""
         now = time.monotonic()
         with self._lock:
             while self._called and now - self._called[0] > _HOUR_S:

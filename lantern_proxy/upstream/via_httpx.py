@@ -15,7 +15,7 @@ from lantern_proxy.upstream.litellm import LitellmTransport
 
 
 def client(config: UpstreamConfig) -> httpx.AsyncClient:
-    """Raises ConnectError when the environment names a proxy or certificates that cannot be used."""
+    """A client of httpx. Raises ConnectError if the environment names an unusable proxy or certificates."""
     return _client(config, None)
 
 
@@ -34,11 +34,11 @@ def _client(config: UpstreamConfig, transport: httpx.AsyncBaseTransport | None) 
             cookies=no_cookies, verify=trusting() if transport is None else True,
         )  # fmt: skip
     except (ValueError, ImportError, httpx.InvalidURL) as error:
-        lacks = isinstance(error, ImportError)  # of its extras only that for SOCKS may be missing
+        lacks = isinstance(error, ImportError)  # only the extra for SOCKS can be missing
         reason = "it speaks SOCKS, and socksio is not installed" if lacks else error
         told = f"the proxy that the environment names cannot be used ({reason})"
         remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or unset them"
-        remedy = 'pip install "httpx[socks]>=0.28"' if lacks else remedy  # the first that knows socks5h://
+        remedy = 'pip install "httpx[socks]>=0.28"' if lacks else remedy  # the first version with socks5h://
         raise errors.ConnectError(f"{told}; {remedy}") from error
 
 
@@ -46,9 +46,9 @@ async def ask(
     client: httpx.AsyncClient, method: str, url: str, target: bytes | None, headers: Headers,
     body: bytes | AsyncIterable[bytes],
 ) -> httpx.Response:  # fmt: skip
-    """The answer's head; its body follows in `reader()`. Raises what our own transport raises.
+    """The answer's head; its body follows in `reader()`. Raises the same errors as our own transport.
 
-    target: path and query as they are asked, instead of the URL's
+    target: path and query to request, instead of the URL's
     """
     with _errors_as_ours():
         request = httpx.Request(method, url, headers=[*headers], content=body or None)
@@ -58,9 +58,9 @@ async def ask(
 
 
 class _Asked(httpx.URL):
-    """A URL whose path and query go out as they were asked, without httpx's own quoting.
+    """A URL whose path and query are sent unchanged, without httpx's own quoting.
 
-    The extension `target` of httpcore does the same, but for what a proxy is asked, too: CONNECT would name a path.
+    The extension `target` of httpcore does the same, but would also change what a proxy is asked: CONNECT needs a host.
     """
 
     def __init__(self, url: str, target: bytes) -> None:
@@ -73,7 +73,7 @@ class _Asked(httpx.URL):
 
 
 def reader(response: httpx.Response) -> Callable[[], Awaitable[bytes]]:
-    """Gives the body, still encoded, piece by piece, and empty at its end."""
+    """A function that returns the body, still encoded, piece by piece, and b"" at its end."""
     return partial(anext, _raw(response), b"")
 
 

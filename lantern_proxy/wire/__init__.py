@@ -1,11 +1,11 @@
 """Protocols: bytes <-> record. Each module reads one into `turn.Request` and `turn.Answer`, and writes blocks back.
 
 chat, responses, messages   read(body), read_answer(body, ...), inject(body, inserts), settle_place(request, at, place)
-http                        what a request is before it is read: path, headers, encodings
-completion                  a request of Lantern's own to a model over Chat Completions
-headers                     what headers say of the session
-incremental                 bodies that go on where another one ended
-sse, json                   events of a stream; the parts of a JSON body, with the place where each stands
+http                        a request before its body is read: path, headers, encodings
+completion                  Lantern's own requests to a model over Chat Completions
+headers                     what headers say about the session
+incremental                 bodies that continue an earlier one
+sse, json                   events of a stream; the parts of a JSON body, with their byte positions
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from lantern_proxy.wire.json import Insert, Place, WireError, members
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Protocol:
-    """The four functions of a protocol. Compared by identity, which is cheap: it happens many times a request."""
+    """The four functions of a protocol. Compared by identity, which is cheap: it happens many times per request."""
 
     read: Callable[[bytes], Request]
     read_answer: Callable[..., Answer]
@@ -43,11 +43,11 @@ _MEMORY = {
     "/responses/compact": replace(RESPONSES, read=partial(responses.read, compact=True)),
     "/messages": MESSAGES,
 }
-"""How a path of a memory endpoint ends, under whatever prefix -> its protocol."""
+"""End of a memory endpoint's path, after any prefix -> its protocol."""
 
 
 def protocol_of(path: str) -> Protocol | None:
-    """How to read requests for `path`; None when it only passes through."""
+    """The protocol of requests to `path`; None if they only pass through."""
     for ending, protocol in _MEMORY.items():
         if path.endswith(ending):
             return protocol
@@ -55,12 +55,12 @@ def protocol_of(path: str) -> Protocol | None:
 
 
 def protocols_at(protocol: Protocol) -> tuple[Protocol, ...]:
-    """The protocols that a body sent to the path of `protocol` may be written in, that one first."""
+    """The protocols in which a body sent to the path of `protocol` may be written, that one first."""
     return _INTERCHANGEABLE.get(protocol, (protocol,))
 
 
 def read_request(protocol: Protocol, body: bytes) -> tuple[Protocol, Request]:
-    """The request in `body`, and the protocol that it is written in. WireError when it is written in none."""
+    """The request in `body`, and the protocol in which it is written. WireError if it is none of them."""
     try:
         return protocol, protocol.read(body)
     except WireError:
@@ -72,7 +72,7 @@ def read_request(protocol: Protocol, body: bytes) -> tuple[Protocol, Request]:
 
 
 def read_answer(protocol: Protocol, body: bytes, *, streamed: bool, complete: bool) -> Answer:
-    """The answer to a request of `protocol`, in whichever one it is written. Empty when there is none to be found."""
+    """The answer to a request of `protocol`, in whichever protocol it is written. Empty if none is found."""
     own = protocol.read_answer(body, streamed=streamed, complete=complete)
     if own.messages:
         return own

@@ -40,7 +40,7 @@ _ROLES: dict[str, Role] = {
 
 
 def read(body: bytes) -> Request:
-    """The request in `body`. WireError when it is not a chat completion request."""
+    """The request in `body`. WireError if it is not a chat completion request."""
     top = members(body)
     if "messages" not in top:
         raise WireError("a chat completion request without messages")
@@ -56,7 +56,7 @@ def read(body: bytes) -> Request:
 
 
 def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
-    """Session ids that bodies of any protocol carry, most specific first. `user` names a person: see `person`."""
+    """Session ids that a body of any protocol carries, most specific first. `user` names a person: see `person`."""
     found: list[tuple[str, str]] = []
     metadata = parse(top["metadata"]) if "metadata" in top else None
     if isinstance(metadata, dict):
@@ -67,7 +67,7 @@ def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
 
 
 def person(top: Mapping[str, msgspec.Raw]) -> str:
-    """Whom a body of OpenAI's names, as turn.Request has it; empty when it names nobody."""
+    """The person that an OpenAI body names, as in turn.Request; "" if none."""
     return known_as(text_member(top, "safety_identifier") or text_member(top, "user"))
 
 
@@ -76,7 +76,7 @@ def known_as(named: str) -> str:
 
 
 def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
-    """Names of the tools that the model may call: none where `tool_choice` forbids all that are there."""
+    """Names of the tools that the model may call; none if `tool_choice` forbids all."""
     if not ("tools" in top or "functions" in top) or _forbids_tools(top):
         return []
     names = []
@@ -99,7 +99,7 @@ def _list(top: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
 
 @Remembered
 def read_message(raw: bytes) -> Message:
-    """One element of `messages`. Anything that is an object is understood somehow; WireError otherwise."""
+    """One element of `messages`. Any object is read somehow; WireError otherwise."""
     data = element(raw, "a message")
     role = _ROLES.get(str(data.get("role")), "user")
     return message(role, _items(role, data), raw)
@@ -167,7 +167,7 @@ def content_text(content: Any) -> str:
 
 
 def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
-    """The answer in a whole response body, or in what came of a stream. Empty when there is none to be found."""
+    """The answer in a whole response body, or in the received part of a stream. Empty if none is found."""
     if streamed:
         return _assemble(sse.objects(body), complete)
     try:
@@ -180,7 +180,7 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
 
 
 def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
-    """Deltas by choice -> one message a choice, in the shape that clients resend."""
+    """Deltas by choice -> one message per choice, in the form in which clients send it back."""
     choices: dict[int, dict[str, Any]] = {}
     finished = False
     for chunk in chunks:
@@ -189,7 +189,7 @@ def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             into = choices.setdefault(_index(choice), {"role": "assistant"})
             _merge(into, delta if isinstance(delta, dict) else {})
             finished = finished or bool(choice.get("finish_reason"))
-    raws = [encoded(_settle(choices[index])) for index in sorted(choices)]  # halves from two chunks make a whole one
+    raws = [encoded(_settle(choices[index])) for index in sorted(choices)]  # joins surrogates split between chunks
     ids = tuple({str(chunk["id"]) for chunk in chunks if chunk.get("id")})
     return Answer(messages=tuple(read_message(raw) for raw in raws), ids=ids, complete=complete and finished)
 
@@ -214,8 +214,8 @@ def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 
 def _call_of(calls: dict[int, list[dict[str, Any]]], part: Mapping[str, Any]) -> dict[str, Any]:
-    """The call that a piece belongs to. Some servers give all calls one index, or none: another id beside a name begins
-    another call. Others give each piece an id of its own, but the first alone a name."""
+    """The call that a piece belongs to. Some servers give all calls one index, or none: another id beside a name starts
+    another call. Others give each piece its own id, but only the first one a name."""
     same, function = calls.setdefault(_index(part), []), part.get("function")
     is_named = isinstance(function, dict) and function.get("name") and part.get("id")
     if not same or (is_named and same[-1].get("id") not in (None, part["id"])):
@@ -252,7 +252,7 @@ def _settle_call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
-    """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
+    """`body` with each block added to its message; all other bytes stay. WireError if a place does not exist."""
     return inject_into(body, "messages", inserts, part_type="text", new_message=user_message)
 
 
@@ -261,7 +261,7 @@ def user_message(text: str) -> bytes:
 
 
 def inject_into(body: bytes, key: str, inserts: Sequence[Insert], *, part_type: str, new_message: Any) -> bytes:
-    """Splice `inserts` into the array member `key`. Inserts at one message keep their order."""
+    """`body` with `inserts` spliced into the array member `key`. Inserts at one message keep their order."""
     raws = elements(members(body)[key])
     edits: list[tuple[int, int, bytes]] = []
     for at in sorted({insert.at for insert in inserts}):

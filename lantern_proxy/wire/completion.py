@@ -26,7 +26,7 @@ def optional_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_refused(body: Mapping[str, Any], refusal: bytes) -> dict[str, Any] | None:
-    """The body without the optional parameters that a refusal names; None when it names none that was sent."""
+    """The body without the optional parameters that a refusal names; None if it names none of those sent."""
     named = [name for name in optional_of(body) if name.encode() in refusal]
     return {name: value for name, value in body.items() if name not in named} if named else None
 
@@ -34,7 +34,7 @@ def without_refused(body: Mapping[str, Any], refusal: bytes) -> dict[str, Any] |
 def text(answer: Any) -> str:
     """The model's text without its reasoning (`<think>...</think>` of open models).
 
-    Raises ValueError when the answer is not one of Chat Completions.
+    Raises ValueError if the answer is not a chat completion.
     """
     try:
         said = answer["choices"][0]["message"]["content"] or ""

@@ -22,16 +22,16 @@ _TOLD = frozenset(
 )
 _NOBODY = Identity()
 _LONGEST_ID = 200
-"""Characters. They are held for as long as a session is."""
+"""In characters; ids stay in memory as long as their session. A longer one is replaced by a fingerprint."""
 
 
 def telling(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Those of a request's headers that identity() looks at. Of several of a name the last one."""
+    """The headers that identity() reads, by name; of repeated ones the last."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TOLD}
 
 
 def identity(headers: Mapping[str, str]) -> Identity:
-    """Who is talking, as the headers of a request say it; white space names nobody. headers: names in lower case."""
+    """The session and person that a request's headers name; blank values are ignored. headers: names in lower case."""
     if not headers:
         return _NOBODY
     ids = [(name, brief(headers[name])) for name in _SESSION_HEADERS if headers.get(name, "").strip()]
@@ -48,12 +48,12 @@ def identity(headers: Mapping[str, str]) -> Identity:
 
 
 def brief(value: str) -> str:
-    """An id as it is kept: one that is no id by its length by its fingerprint."""
+    """An id as it is kept: its fingerprint if it is too long."""
     return value if len(value) <= _LONGEST_ID else fingerprint(value).hex()
 
 
 def user_id_session(user_id: str) -> str:
-    """The session id within an Anthropic metadata.user_id: JSON, or ..._session_<uuid>; empty when there is none."""
+    """The session id within an Anthropic metadata.user_id: JSON, or ..._session_<uuid>; "" if there is none."""
     try:
         data = json.loads(user_id)
         return str(data.get("session_id") or "") if isinstance(data, dict) else ""

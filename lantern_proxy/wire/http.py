@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Header = tuple[bytes, bytes]
 
 MAX_DECODED_BYTES = 32 * 1024 * 1024
-"""A compressed body that grows beyond this is not read: it passes through as it came. Hardly a provider takes more."""
+"""A compressed body that grows larger is not read and passes through unchanged. Hardly any provider accepts more."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -27,12 +27,12 @@ HOP_BY_HOP = frozenset(
 )  # fmt: skip
 _NOT_OURS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _MOST_CODINGS = 3
-"""One around another. Nobody needs more than one, and each costs as much as the body is long."""
+"""Most encodings of one body. Nobody needs more than one, and each costs time in proportion to the body."""
 _SHORT = 256
-"""Bytes of a header that are remembered."""
+"""Only headers of fewer bytes are cached."""
 _LEAST_STEP, _STEP = 256, 4_096
 _GROWTH = 1 << 15
-"""How much a byte of zstd can become."""
+"""How many bytes a byte of zstd can expand to."""
 READABLE_ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 
 
@@ -40,26 +40,26 @@ _DIGESTS = frozenset({b"content-digest", b"content-md5", b"digest", b"repr-diges
 
 
 class EncodingError(WireError):
-    """A body whose content-encoding is not known, or that is not what this says."""
+    """A body whose content-encoding is unknown, or does not match."""
 
 
 class TooLarge(WireError):
-    """A compressed body that grows beyond what may be read of it."""
+    """A compressed body that expands beyond the limit."""
 
 
 def first_segment(path: str) -> str:
-    """Of a path below /v1, what follows that; else its own first segment."""
+    """The first segment of a path, after /v1 if it begins with that."""
     return path.removeprefix("/v1/").strip("/").split("/", 1)[0]
 
 
 def spellings(path: str) -> tuple[str, ...]:
-    """`path`, and as other clients ask the same: with /v1 in front or without, and no slash twice."""
+    """`path`, and how other clients write the same: with or without /v1, and without doubled slashes."""
     plain = re.sub("//+", "/", path)
     return path, plain, plain[3:] if plain.startswith("/v1/") else f"/v1{plain}"
 
 
 def is_anthropics(path: str, headers: Sequence[Header]) -> bool:
-    """Does a request belong to Anthropic: /v1/messages*, and everything that its SDKs send? All else is OpenAI's.
+    """Is a request for Anthropic: /v1/messages*, or anything that its SDKs send? All others are for OpenAI.
 
     headers: names in lower case
     """
@@ -69,27 +69,27 @@ def is_anthropics(path: str, headers: Sequence[Header]) -> bool:
 CREDENTIALS = (
     b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"x-portkey-api-key", b"ocp-apim-subscription-key",
 )  # fmt: skip
-"""Headers in which clients bring keys: to models, and to gateways in front of them."""
+"""Headers in which clients send keys, for models and for gateways in front of them."""
 _NO = frozenset({"off", "false", "no", "0"})
-"""What says no in a header of ours."""
+"""Values of our own headers that mean no."""
 
 
 class Arrival(Struct, kw_only=True):
-    """A request as it came. Header names are in lower case."""
+    """A request as it arrived. Header names are in lower case."""
 
     method: str
     path: str
     query: bytes
     headers: tuple[Header, ...]
     body: bytes
-    """Filled in when all of it is here."""
+    """Set once it has arrived completely."""
     tenant: str = ""
-    """Set by access.py for a request that came with a proxy key; else the credential tells."""
+    """Set by access.py for a request with a proxy key; else the credential decides."""
     for_page: tuple[Header, ...] = ()
-    """Set by access.py for a web page that it knows: by these headers a browser lets it read an answer of our own."""
+    """Set by access.py for a known web page: headers that let a browser show it an answer of our own."""
 
     def header(self, name: str) -> str:
-        """The first value of a header, or empty."""
+        """The first value of a header; "" if there is none."""
         wanted = name.encode()
         for key, value in self.headers:
             if key == wanted:
@@ -97,12 +97,12 @@ class Arrival(Struct, kw_only=True):
         return ""
 
     def is_off(self, name: str) -> bool:
-        """Does a header say no to something that is done without it?"""
+        """Does a header turn off something that is on by default?"""
         return self.header(name).strip().lower() in _NO
 
     @property
     def is_digested(self) -> bool:
-        """Does a header tell a digest of the body? Its upstream would refuse any other body."""
+        """Does a header carry a digest of the body? The upstream would refuse a changed body."""
         return not _DIGESTS.isdisjoint(dict(self.headers))
 
     def may_exceed(self, size_bytes: int) -> bool:
@@ -111,31 +111,31 @@ class Arrival(Struct, kw_only=True):
         return int(length) > size_bytes if length.isdigit() else bool(self.header("transfer-encoding"))
 
     def credentials(self, places: Sequence[bytes] = CREDENTIALS) -> tuple[str, ...]:
-        """The client's keys, each once, in the order of `places`. Most bring one; a gateway may want one beside that of
-        the model, and SDKs that insist on one get a dummy."""
+        """The client's keys, without duplicates, in the order of `places`. Most clients send one; a gateway may need
+        one beside the model's, and SDKs that insist on one get a dummy."""
         found = {name: value for name, value in reversed(self.headers) if name in places}
         values = [found[name].decode("latin-1").strip() for name in places if name in found]
         bare = [value[6:].lstrip() if value[:7].lower() in ("bearer ", "bearer") else value for value in values]
         return tuple(dict.fromkeys(filter(None, bare)))
 
     def credential(self) -> str:
-        """Its keys as one text, a line each, which tells clients apart; empty when there is none."""
+        """The keys as one text, one per line, which identifies the client; "" if there is none."""
         return "\n".join(self.credentials())
 
 
 def outgoing(headers: tuple[Header, ...]) -> list[Header]:
-    """What goes on of a request's headers: no hop-by-hop ones, no Host, no length (it is told anew), none of ours.
+    """The headers of a request that are forwarded: no hop-by-hop ones, no Host, no length (set anew), none of ours.
 
-    No Expect either: the body is here, so it was answered with 100 already.
+    No Expect either: the body has arrived, so 100 was already sent.
     """
     drop = _NOT_OURS | named if (named := named_in(headers)) else _NOT_OURS
     return [pair for pair in headers if pair[0] not in drop and not pair[0].startswith(b"x-lantern-")]
 
 
 def returning(headers: Sequence[Header], status: int = 200) -> list[Header]:
-    """What goes back of an answer's headers: all but the hop-by-hop ones and any x-lantern-* of another Lantern.
+    """The headers of an answer that are passed on: all but hop-by-hop ones and any x-lantern-* of another Lantern.
 
-    A 204 or 304 has no body, so the length that some of them tell is left out: a server would wait for that many bytes.
+    A 204 or 304 has no body, so a length in it is dropped: a server would wait for that many bytes.
     """
     drop = HOP_BY_HOP | named_in(headers) | ({b"content-length"} if status in (204, 304) else set())
     lowered = [(pair[0].lower(), pair) for pair in headers]
@@ -143,7 +143,7 @@ def returning(headers: Sequence[Header], status: int = 200) -> list[Header]:
 
 
 def named_in(headers: Sequence[Header]) -> set[bytes]:
-    """Headers that `Connection` names: they are hop-by-hop, too."""
+    """Headers that `Connection` names, which are hop-by-hop, too."""
     values = [value for name, value in headers if len(name) == 10 and name.lower() == b"connection"]
     if not values or values == [b"keep-alive"]:
         return set()
@@ -151,7 +151,7 @@ def named_in(headers: Sequence[Header]) -> set[bytes]:
 
 
 def accept_readable(headers: list[Header]) -> list[Header]:
-    """The headers with accept-encoding cut down to what we can read too, since we keep a copy of the answer."""
+    """The headers with accept-encoding reduced to encodings that we can read, since we keep a copy of the answer."""
     kept = [pair for pair in headers if pair[0] != b"accept-encoding"]
     asked = b",".join(value for name, value in headers if name == b"accept-encoding")
     readable = _readable if len(asked) <= _SHORT else _readable.__wrapped__
@@ -166,10 +166,10 @@ def _readable(asked: bytes) -> bytes:
 
 
 def decoded(body: bytes, encoding: str, *, whole: bool = True, most_bytes: int = MAX_DECODED_BYTES) -> bytes:
-    """`body` without its content-encoding. EncodingError for one that is not known or broken, TooLarge for one that
-    grows beyond `most_bytes`.
+    """`body` without its content-encoding. EncodingError if that is unknown or the body does not match it, TooLarge if
+    it expands beyond `most_bytes`.
 
-    whole: False reads what came of a body that broke off
+    whole: False for a body that may have broken off
     """
     names = [part.strip().lower() for part in encoding.split(",") if part.strip()]
     if len(names) > _MOST_CODINGS:
@@ -187,7 +187,7 @@ def _decode(body: bytes, name: str, whole: bool, most_bytes: int) -> bytes:
         new = partial(zlib.decompressobj, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
         return _unpacked(new, zlib.error, body, name, whole, most_bytes)
     if name == "zstd":
-        import zstandard  # few clients and upstreams have it
+        import zstandard  # rarely needed
 
         fresh = zstandard.ZstdDecompressor().decompressobj
         return _unpacked(fresh, zstandard.ZstdError, body, name, whole, most_bytes)
@@ -197,10 +197,10 @@ def _decode(body: bytes, name: str, whole: bool, most_bytes: int) -> bytes:
 def _unpacked(
     new: Callable[[], Any], failure: type[Exception], body: bytes, name: str, whole: bool, most_bytes: int
 ) -> bytes:
-    """All members of a gzip body, or frames of a zstd one.
+    """The decoded members of a gzip body, or frames of a zstd one.
 
-    In small steps, the smaller the less room there is: a step of zstd can become thirty thousand times as long, and
-    what stands behind a tiny member is copied.
+    In small steps, the smaller the less room is left: a step of zstd can expand thirty thousand times, and everything
+    after a tiny member is copied.
     """
     plain, reader, at = bytearray(), None, 0
     while at < len(body):
@@ -221,14 +221,14 @@ def _unpacked(
 
 
 def failure(kind: str, message: str) -> dict[str, object]:
-    """The body of an error of our own, in the form in which the SDKs of OpenAI and of Anthropic expect errors."""
+    """The body of an error of our own, in the form that the SDKs of OpenAI and of Anthropic expect."""
     return {"type": "error", "error": {"type": kind, "message": message, "code": None}}
 
 
 async def answer_json(
     send: "Send", status: int, told: object, headers: Sequence[Header] = (), *, bodiless: bool = False
 ) -> None:
-    """An answer of our own. bodiless: to HEAD, with the headers that GET would get"""
+    """Send an answer of our own. bodiless: the answer to HEAD, with the same headers as for GET"""
     body = json.dumps(told).encode()
     head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})

@@ -1,7 +1,7 @@
-"""Bodies that begin like one that was read before: only the rest is decoded.
+"""Bodies that begin like an earlier one: only the rest is decoded.
 
-Clients send their whole history with every request. What two bodies share is compared as bytes; the rest, put behind
-the opening of the request, is a small body of its own, with every member of the request in it.
+Clients send their whole history with every request. What two bodies share is compared as bytes; the rest, after the
+opening of the request, forms a small body of its own with every member of the request.
 
     rereads = Rereads()
     request = rereads.read(tenant, CHAT.read, body)         # None: read it whole, and then
@@ -18,31 +18,31 @@ from lantern_proxy.turn import Message, Request
 from lantern_proxy.wire.json import WireError, elements, first_byte, members, span
 
 LEAST_BYTES = 16_384
-"""Shorter bodies are read as quickly as compared."""
+"""Shorter bodies are parsed as fast as they are compared."""
 _MOST_NEW_BYTES = 262_144
-"""Where more bytes than this are new, the whole body is decoded in a thread: else other streams would wait."""
+"""If more bytes than this are new, the whole body is parsed in a thread, so that other streams go on."""
 _MOST_BYTES, _MOST_BODIES = 64 << 20, 8
-"""Most bytes of bodies that are kept of all tenants together, and most bodies of one tenant."""
+"""Most bytes of bodies that are kept for all tenants together, and most bodies of one tenant."""
 
 Reader = Callable[[bytes], Request]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A body that was read, up to the end of its last message."""
+    """A parsed body, up to the end of its last message."""
 
     read: Reader
     key: str
     prefix: memoryview
     """The bytes of the body up to there: a view, no copy."""
     start: int
-    """Where in them the first message begins."""
+    """Where the first message begins in them."""
     messages: tuple[Message, ...]
     """The messages of the array."""
 
 
 def seen(read: Reader, key: str, body: bytes, request: Request) -> Seen | None:
-    """What is to be kept of a body that was read. None when nothing can be."""
+    """What to keep of a parsed body; None if nothing can be kept."""
     raw = members(body).get(key)
     found = elements(raw) if raw is not None and first_byte(raw) == b"[" else []
     if not found or len(found) > len(request.messages):
@@ -52,7 +52,7 @@ def seen(read: Reader, key: str, body: bytes, request: Request) -> Seen | None:
 
 
 def again(known: Seen, body: bytes) -> tuple[Request, Seen] | None:
-    """The request in `body`, which goes on where `known` ended, and what to keep of it."""
+    """The request in `body`, which continues `known`, and what to keep of it; None if it cannot be read this way."""
     end = len(known.prefix)
     if body[end : end + 1] != b"," or not body.startswith(known.prefix):
         return None
@@ -64,7 +64,7 @@ def again(known: Seen, body: bytes) -> tuple[Request, Seen] | None:
         return None
     if not found or len(found) > len(request.messages):
         return None
-    if rest[known.start : span(rest, found[0])[0]].strip():  # a second member of that name, which JSON takes instead
+    if rest[known.start : span(rest, found[0])[0]].strip():  # a second member of that name, which would win in JSON
         return None
     before = len(request.messages) - len(found)
     messages = (*known.messages, *request.messages[before:])
@@ -74,14 +74,14 @@ def again(known: Seen, body: bytes) -> tuple[Request, Seen] | None:
 
 
 class Rereads:
-    """What was read last, by tenant: nothing of one is compared with another's."""
+    """Recently parsed bodies, by tenant: those of one tenant are never compared with another's."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, list[Seen]] = OrderedDict()
         self.size_bytes = 0
 
     def read(self, tenant: str, read: Reader, body: bytes) -> Request | None:
-        """The request in `body`, when it goes on from one of `tenant`'s; None when it must be read whole."""
+        """The request in `body` if it continues one of `tenant`'s; None if it has to be parsed as a whole."""
         for known in reversed(self._kept.get(tenant, ())) if len(body) >= LEAST_BYTES else ():
             if known.read is not read or known.start + len(body) - len(known.prefix) > _MOST_NEW_BYTES:
                 continue

@@ -1,6 +1,6 @@
 """JSON with the byte position of each value, so that a block can be spliced into the client's own bytes.
 
-Everything that is not touched keeps its bytes: key order, number formats, escapes, white space.
+All other bytes stay the same: key order, number formats, escapes, white space.
 """
 
 import re
@@ -25,9 +25,9 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 _QUERY = re.compile(r'\?[^"\s]*')
 _SIGNED = re.compile(r"(?:signature|\bsig|expires|token|\bhm)=", re.I)
-"""In the query of a URL that holds for a while: the same file may be found under another one tomorrow."""
+"""In the query of a URL that expires: the same file may have another URL tomorrow."""
 _SURROGATE = re.compile(rb"\\u[dD](?:([89abAB])|[c-fC-F])..", re.S)
-"""An escape of half a character, the first half (group 1) or the second."""
+"""An escaped surrogate: a high one (group 1) or a low one."""
 _SECOND_HALF = re.compile(rb"\\u[dD][c-fC-F]..", re.S)
 
 
@@ -37,11 +37,11 @@ _KINDS = {
 
 
 class WireError(ValueError):
-    """A body that is not what its path promises. The request passes through as it came."""
+    """A body that does not fit its path. The request passes through unchanged."""
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, for an error: never what it holds, which may be a secret."""
+    """The type of a JSON value, for an error message: never its content, which may be a secret."""
     return _KINDS.get(type(value), "null")
 
 
@@ -56,19 +56,19 @@ class Insert:
 
 
 def parse(data: bytes | msgspec.Raw) -> Any:
-    """The value that `data` holds; WireError when it is not JSON."""
+    """The value in `data`; WireError if it is not JSON."""
     try:
         return _any.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    try:  # lone surrogates, which clients do send, and which msgspec refuses
+    try:  # lone surrogates, which clients do send and msgspec refuses
         return loads(bytes(data))
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, too
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
         raise WireError(f"body is not JSON: {error}") from error
 
 
 def encoded(value: Any) -> bytes:
-    """JSON of a value; half a character, which models do say, as its escape."""
+    """A value as JSON; lone surrogates, which models do produce, are escaped."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def encoded(value: Any) -> bytes:
 
 
 def members(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """The members of a JSON object, each still as its bytes."""
+    """The members of a JSON object, each as raw bytes."""
     try:
         return _object.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -86,7 +86,7 @@ def members(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 
 def elements(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-    """The elements of a JSON array, each still as its bytes."""
+    """The elements of a JSON array, each as raw bytes."""
     try:
         return _array.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -96,9 +96,9 @@ def elements(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def _without_lone_surrogates(data: bytes | msgspec.Raw) -> bytes | None:
-    """`data` with each lone surrogate made U+FFFD, every byte at its place; None when there is none.
+    """`data` with each lone surrogate replaced by U+FFFD, all positions unchanged; None if there is none.
 
-    JavaScript cuts texts between two halves of a character and escapes what is left. msgspec refuses that.
+    JavaScript cuts texts between two surrogates and escapes the rest, which msgspec refuses.
     """
     whole, lone, behind = bytes(data), list[int](), 0
     for found in _SURROGATE.finditer(whole):
@@ -116,7 +116,7 @@ def _without_lone_surrogates(data: bytes | msgspec.Raw) -> bytes | None:
 
 
 def _is_escaped(data: bytes, at: int) -> bool:
-    """Does an odd number of backslashes stand in front of `at`?"""
+    """Is `at` preceded by an odd number of backslashes?"""
     start = at
     while start and data[start - 1] == 0x5C:
         start -= 1
@@ -124,24 +124,24 @@ def _is_escaped(data: bytes, at: int) -> bool:
 
 
 def _same_part(data: bytes | msgspec.Raw, seen: bytes, raw: msgspec.Raw) -> msgspec.Raw:
-    """The part of `data` that stands where `raw` stands in `seen`."""
+    """The part of `data` at the position of `raw` in `seen`."""
     start, end = span(seen, raw)
     return msgspec.Raw(memoryview(data)[start:end])
 
 
 def first_byte(raw: msgspec.Raw) -> bytes:
-    """What kind of value it is: b'"', b"[", b"{", a digit, or the first letter of true, false and null."""
+    """The type of a value by its first byte: b'"', b"[", b"{", a digit, or the initial of true, false or null."""
     return bytes(memoryview(raw)[:1])
 
 
 def text_member(top: Mapping[str, msgspec.Raw], key: str) -> str:
-    """The string member `key`, empty when it is missing or something else."""
+    """The string member `key`; "" if it is missing or not a string."""
     value = parse(top[key]) if key in top else ""
     return value if isinstance(value, str) else ""
 
 
 def as_object(data: bytes) -> dict[str, Any] | None:
-    """The object that `data` holds; None for anything else: [DONE], half an event."""
+    """The object in `data`; None for anything else, such as [DONE] or half an event."""
     try:
         value = parse(data)
     except WireError:
@@ -150,7 +150,7 @@ def as_object(data: bytes) -> dict[str, Any] | None:
 
 
 def element(raw: bytes, what: str) -> dict[str, Any]:
-    """One element of an array of messages, which has to be an object. WireError otherwise; what: its name there."""
+    """One element of an array of messages. WireError if it is not an object; what: its name in that message."""
     value = parse(raw)
     if not isinstance(value, dict):
         raise WireError(f"{what} is {kind_of(value)}, {len(raw)} bytes long; it has to be an object")
@@ -158,12 +158,12 @@ def element(raw: bytes, what: str) -> dict[str, Any]:
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:
-    """The objects of what should be a list of them."""
+    """The objects among the elements of `value`; none if it is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 class Remembered:
-    """`read`, with small messages remembered: clients resend their whole history, and most of it was read before."""
+    """`read`, with small messages cached: clients resend their whole history, and most of it was read before."""
 
     def __init__(self, read: Callable[[bytes], Message]) -> None:
         self._read = read
@@ -173,26 +173,26 @@ class Remembered:
         return self._small(raw) if len(raw) <= _SMALL_BYTES else self._read(raw)
 
     def all(self, raws: Iterable[msgspec.Raw]) -> list[Message]:
-        """What `read` makes of each; those that are remembered cost no call."""
+        """The result of `read` for each; cached ones need no call."""
         small, read = self._small, self._read
         return [small(raw) if len(raw) <= _SMALL_BYTES else read(raw) for raw in map(bytes, raws)]
 
 
 _SMALL_BYTES, _SMALL_ALL_BYTES = 16_384, 8 << 20
-"""Most bytes of a small message, and most bytes in memory that remembered ones take together."""
+"""Most bytes of a small message, and most bytes that all cached ones take."""
 
 
 def canonical_json(value: Any) -> str:
-    """One text for equal values: keys sorted, no white space. A string that holds JSON counts as that JSON."""
+    """The same text for equal values: keys sorted, no white space. A string that holds JSON counts as that JSON."""
     as_sent = value if isinstance(value, str) else None
     try:
         return str(_canonical.encode(value if as_sent is None else _any.decode(as_sent)), "utf-8")
-    except (msgspec.DecodeError, UnicodeError, RecursionError):  # no JSON; half a character; too deep
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # not JSON; a lone surrogate; nested too deeply
         return as_sent if as_sent is not None else _bare(value)
 
 
 def media_digest(part: Any) -> str:
-    """One name for the same picture, sound or file, in hex, also where its URL was signed anew."""
+    """A hex id of a picture, sound or file, the same if its URL was only signed anew."""
     text = canonical_json(part)
     return fingerprint(_QUERY.sub(_lasting, text) if "?" in text else text).hex()
 
@@ -209,7 +209,7 @@ def _bare(value: Any) -> str:
 
 
 def span(whole: bytes, part: msgspec.Raw) -> tuple[int, int]:
-    """Where `part`, decoded out of `whole`, stands in it: (start, end). WireError when it is not a view of it."""
+    """(start, end) of `part`, decoded from `whole`, in it. WireError if it is not a view of it."""
     start = _address(part) - _address(whole)
     end = start + memoryview(part).nbytes
     if not 0 <= start <= end <= len(whole):
@@ -221,12 +221,12 @@ def _address(data: bytes | msgspec.Raw) -> int:
     return int(_ffi.cast(_ADDRESS, _ffi.from_buffer(data)))
 
 
-_ffi = FFI()  # of compiled extensions, which cffi's own parser is not imported for
+_ffi = FFI()  # of compiled extensions: cffi's own parser need not be imported
 _ADDRESS = _ffi.typeof("uintptr_t")
 
 
 def splice(whole: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
-    """`whole` with each (start, end, replacement) done; edits must not overlap."""
+    """`whole` with each (start, end, replacement) applied; edits must not overlap."""
     pieces, done = [], 0
     for start, end, replacement in sorted(edits, key=lambda edit: edit[0]):
         pieces += [whole[done:start], replacement]
@@ -235,7 +235,7 @@ def splice(whole: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 
 def append_to_string(raw: msgspec.Raw, text: str, *, front: bool) -> bytes:
-    """The JSON string `raw` with `text` added at its end, or in front of it, as the bytes of a JSON string."""
+    """The JSON string `raw` with `text` added at its end, or at its front, as JSON."""
     data, added = bytes(raw), encode_string(text)[1:-1]
     return b'"' + added + data[1:] if front else data[:-1] + added + b'"'
 

@@ -33,12 +33,12 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 
 def read(body: bytes) -> Request:
-    """The request in `body`. WireError when it is not a Messages request."""
+    """The request in `body`. WireError if it is not a Messages request."""
     top = members(body)
     if "messages" not in top:
         raise WireError("a messages request without messages")
     continued, user = _continued(top), _user_id(top)
-    session = user_id_session(user)  # else it names a person
+    session = user_id_session(user)  # without one it names a person
     named = (("user_id", brief(session)),) if session else ()
     return Request(
         api="messages", model=text_member(top, "model"),
@@ -50,7 +50,7 @@ def read(body: bytes) -> Request:
 
 
 def _continued(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
-    """The answer after which a thread goes on that the server holds."""
+    """The id of the answer that this request continues, in a thread kept by the server."""
     thread = parse(top["thread"]) if "thread" in top else None
     previous = thread.get("previous_message_id") if isinstance(thread, dict) else None
     return (("previous_message_id", previous),) if isinstance(previous, str) and previous else ()
@@ -71,7 +71,7 @@ def _system(top: Mapping[str, msgspec.Raw]) -> list[Message]:
 
 @Remembered
 def read_message(raw: bytes) -> Message:
-    """One element of `messages`; any block types. WireError when it is no object."""
+    """One element of `messages`, with blocks of any type. WireError if it is not an object."""
     data = element(raw, "a message")
     role = _ROLES.get(str(data.get("role")), "user")
     return message(role, _items(role, data.get("content")), raw)
@@ -96,14 +96,14 @@ def _block(role: Role, block: Mapping[str, Any]) -> Item:
         return item("tool", "result", _found(block.get("content")), ids=ids)
     if kind in ("thinking", "redacted_thinking"):
         return item(role, "reasoning", str(block.get("thinking") or ""))
-    if kind == "compaction" and content_text(block.get("content")):  # one without a text failed, and stands for nothing
+    if kind == "compaction" and content_text(block.get("content")):  # without a text it failed, and replaces nothing
         return item(role, "compaction", content_text(block.get("content")))
     rest = {key: value for key, value in block.items() if key != "cache_control"}
     return item(role, "media", media_digest(rest), name=kind or "block")
 
 
 def _found(content: Any) -> str:
-    """Text of a tool's result: a string, text blocks, or JSON (a web search's hits)."""
+    """The text of a tool result: a string, text blocks, or JSON (the hits of a web search)."""
     text = content_text(content)
     return text if text or not content else canonical_json(content)
 
@@ -112,7 +112,7 @@ def _found(content: Any) -> str:
 
 
 def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
-    """The answer in a whole response body, or in what came of a stream."""
+    """The answer in a whole response body, or in the received part of a stream."""
     if streamed:
         return _assemble(sse.objects(body), complete)
     data = as_object(body)
@@ -122,7 +122,7 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
 
 
 def _one(blocks: Sequence[Any]) -> tuple[Message, ...]:
-    """The answer in the shape that clients resend."""
+    """The answer in the form in which clients send it back."""
     return (read_message(encoded({"role": "assistant", "content": blocks})),) if blocks else ()
 
 
@@ -150,13 +150,13 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
 
 
 def _index(event: Mapping[str, Any], otherwise: int) -> int:
-    """The block that an event is about; blocks come one after the other, so one that tells no number is in its turn."""
+    """The block that an event is about. Blocks arrive in order, so an event without a number is about the next one."""
     index = event.get("index")
     return index if isinstance(index, int) else otherwise
 
 
 def _merge(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Texts append to their field; a call's input arrives as JSON text."""
+    """Add a delta: texts are appended to their field; a call's input arrives as JSON text."""
     for key, value in delta.items():
         if key == "partial_json":
             sse.add_piece(block, "_json", str(value))
@@ -183,7 +183,7 @@ def _settle(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
-    """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
+    """`body` with each block added to its message; all other bytes stay. WireError if a place does not exist."""
     offset = len(_system(members(body)))
     moved = [Insert(insert.at - offset, insert.place, insert.text) for insert in inserts]
     return inject_into(body, "messages", moved, part_type="text", new_message=user_message)
@@ -192,8 +192,8 @@ def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
 def settle_place(request: Request, at: int, place: Place) -> Place:
     """Where exactly a block goes so that later requests can repeat it there.
 
-    In front of a last text part that carries cache_control, so that the block is cached with it; the client moves its
-    cache_control with the next request, the block stays in front.
+    In front of a last text part that has cache_control, so that the block is cached with it. The client moves its
+    cache_control with the next request; the block stays in front.
     """
     content = members(request.messages[at].raw).get("content") if place == "inside" else None
     if content is None or first_byte(content) != b"[":

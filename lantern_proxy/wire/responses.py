@@ -37,7 +37,8 @@ _CALL_FIELDS = ("arguments", "input", "action", "query", "queries", "code", "ope
 
 
 def read(body: bytes, *, compact: bool = False) -> Request:
-    """The request in `body`. compact: it came to /responses/compact, so it asks for a summary. WireError otherwise."""
+    """The request in `body`. compact: it was sent to /responses/compact, so it asks for a summary. WireError if it is
+    not a Responses request."""
     top = members(body)
     if not {"input", "previous_response_id", "conversation", "prompt"} & top.keys():
         raise WireError("a responses request without input")
@@ -53,7 +54,7 @@ def read(body: bytes, *, compact: bool = False) -> Request:
 
 
 def _chained(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
-    """Ids of stored state that this request continues."""
+    """Ids of the stored state that this request continues."""
     previous = text_member(top, "previous_response_id")
     conversation = parse(top["conversation"]) if "conversation" in top else None
     if isinstance(conversation, dict):
@@ -112,7 +113,8 @@ def _item(kind: str, data: Mapping[str, Any]) -> Item:
 
 
 def _compaction(kind: str, data: Mapping[str, Any]) -> Item:
-    """What stands for a history: readable, or sealed; then its id, else what it seals, tells it from others."""
+    """An item that replaces a history: readable or encrypted. An encrypted one is identified by its id, else by its
+    content."""
     made = item(
         "assistant", "compaction", content_text(data.get("summary") or data.get("content")), name=kind, ids=_ids(data)
     )
@@ -123,7 +125,7 @@ def _compaction(kind: str, data: Mapping[str, Any]) -> Item:
 
 
 def _call(kind: str, data: Mapping[str, Any]) -> Item:
-    """A call of any tool; what a server-side tool found (output, results) is kept with it."""
+    """A call of any tool, with the results (output, results) of a server-side tool."""
     arguments = next((data[key] for key in _CALL_FIELDS if key in data), "")
     found = data.get("output") or data.get("results") or data.get("outputs")
     text = canonical_json(arguments) + (f"\n{_output(found)}" if found else "")
@@ -131,7 +133,7 @@ def _call(kind: str, data: Mapping[str, Any]) -> Item:
 
 
 def _output(value: Any) -> str:
-    """Text of a tool's output: a string, parts with text, or JSON."""
+    """The text of a tool's output: a string, parts with text, or JSON."""
     if isinstance(value, str):
         return value
     text = content_text(value)
@@ -142,7 +144,7 @@ def _output(value: Any) -> str:
 
 
 def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
-    """The answer in a whole response body, or in what came of a stream."""
+    """The answer in a whole response body, or in the received part of a stream."""
     if streamed:
         return _assemble(sse.objects(body), complete)
     try:
@@ -154,12 +156,12 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
 
 
 def _produced(raws: Sequence[bytes]) -> tuple[Message, ...]:
-    """The output items; user messages that /responses/compact repeats are the client's own."""
+    """The output items, without user messages that /responses/compact repeats."""
     return tuple(m for m in map(read_item, raws) if m.role != "user")
 
 
 def _halves(texts: Mapping[str, str], whole: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages of which only pieces came: those that are not among the whole items, by their id or their text."""
+    """Messages of which only pieces arrived: those that are not among the whole items, by their id or their text."""
     ids, told = {str(each.get("id")) for each in whole}, [m.text for m in _produced([encoded(each) for each in whole])]
     return [
         {"type": "message", "role": "assistant", "id": id_, "content": text}
@@ -169,12 +171,12 @@ def _halves(texts: Mapping[str, str], whole: Sequence[Mapping[str, Any]]) -> lis
 
 
 def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
-    """The final response's output; of a stream that broke off or failed its finished items and the text of the
+    """The final response's output. For a stream that broke off or failed: its finished items, and the text of the
     unfinished one."""
     ids: dict[str, None] = {}
     done: list[dict[str, Any]] = []
     names: dict[str, str] = {}
-    """Place of an item -> the id that it had first: some gateways name it otherwise in each of its events."""
+    """Output index of an item -> the id that it had first: some gateways give it a new id in each event."""
     deltas: dict[str, Any] = {}
     final: list[dict[str, Any]] = []
     ending = ""
@@ -201,7 +203,7 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
 
 
 def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
-    """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
+    """`body` with each block added to its message; all other bytes stay. WireError if a place does not exist."""
     top = members(body)
     offset = len(_instructions(top))
     moved = [Insert(insert.at - offset, insert.place, insert.text) for insert in inserts]
@@ -218,6 +220,6 @@ def _user_message(text: str) -> bytes:
 
 
 def settle_place(request: Request, at: int, place: Place) -> Place:
-    """Where exactly a block goes so that later requests can repeat it there: `place`, but a string `input` has only its
-    inside."""
+    """Where exactly a block goes so that later requests can repeat it there: `place`, but always inside if `input` is a
+    string."""
     return "inside" if request.messages[at].raw[:1] == b'"' and canonical(request.messages[at].text) else place

@@ -1,6 +1,6 @@
 """Server-sent events (WHATWG HTML, section 9.2): the bytes of a whole stream -> its data payloads.
 
-The stream itself passes through untouched; this reads the copy that was kept, so it must forgive whatever stands in it.
+The stream itself passes through untouched. This reads the copy, and skips anything that is not valid.
 """
 
 import re
@@ -12,9 +12,9 @@ from lantern_proxy.wire.json import as_object
 _ENDS = rb"(?:message_stop|response\.(?:completed|failed|incomplete))"
 _LAST = re.compile(
     rb"[\r\n](?:data: ?\[DONE\]|event: ?" + _ENDS + rb'|data: ?\{\s*"type":\s*"' + _ENDS + rb'")'
-)  # behind a line break, where no text of an answer can stand: JSON escapes those
+)  # after a line break, which cannot occur in a text of an answer: JSON escapes it
 _LAST_BYTES = 64
-"""How much of the bytes before a chunk is needed to see a mark that two chunks share."""
+"""How many bytes before a chunk are needed to find a mark that is split between two chunks."""
 _BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
 _BLANK_BYTES = 3
 
@@ -22,7 +22,7 @@ _BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry)?:")
 
 
 def payloads(stream: bytes) -> Iterator[bytes]:
-    """The data of each event, in order: CR, LF or CRLF lines, `data:` lines joined by LF; all else left out."""
+    """The data of each event, in order: CR, LF or CRLF lines, `data:` lines joined by LF; other fields are skipped."""
     data: list[bytes] = []
     for line in stream.removeprefix(b"\xef\xbb\xbf").splitlines():
         if not line:
@@ -37,16 +37,16 @@ def payloads(stream: bytes) -> Iterator[bytes]:
 
 def objects(stream: bytes) -> list[dict[str, Any]]:
     """The JSON objects among the payloads."""
-    found = (data for data in payloads(stream) if data.lstrip()[:1] == b"{")  # what is none costs most to read
+    found = (data for data in payloads(stream) if data.lstrip()[:1] == b"{")  # parsing anything else costs most
     return [each for data in found if (each := as_object(data)) is not None]
 
 
 class _Pieces(list[str]):
-    """A text that has come in pieces."""
+    """A text that arrives in pieces."""
 
 
 def add_piece(into: dict[str, Any], key: str, piece: str) -> None:
-    """Put `piece` behind the text at `key`. It is whole after `joined`: `+=` would copy all of it for each piece."""
+    """Append `piece` to the text at `key`. It is a string after `joined`: `+=` would copy all of it each time."""
     before = into.get(key)
     if not isinstance(before, _Pieces):
         before = into[key] = _Pieces([before] if isinstance(before, str) else [])
@@ -54,19 +54,19 @@ def add_piece(into: dict[str, Any], key: str, piece: str) -> None:
 
 
 def joined(merged: Mapping[str, Any]) -> dict[str, Any]:
-    """`merged` with the pieces that add_piece collected joined into strings."""
+    """`merged` with the pieces collected by add_piece joined into strings."""
     return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in merged.items()}
 
 
 def is_stream(answer: bytes) -> bool:
-    """Does an answer, whatever its content-type, begin as a stream of events? No JSON does."""
+    """Does an answer, whatever its content-type, begin as an event stream? No JSON does."""
     return _BEGIN.match(answer) is not None
 
 
 class Ending:
-    """Looks, as the bytes of a stream come, for the end of the event after which its client may stop reading.
+    """Searches the chunks of a stream for the end of the event after which its client may stop reading.
 
-    That event may be long: of a response it holds all of it once more.
+    That event may be long: it may repeat the whole response.
     """
 
     def __init__(self) -> None:
