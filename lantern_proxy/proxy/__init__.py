@@ -1,4 +1,4 @@
-"""One request's story: read it, find its session, restore what was lost, forward it, archive request and answer.
+"""The course of one request: read it, find its session, restore what was lost, forward it, archive request and answer.
 
     exchange = await proxy.prepare(arrival)          # exchange.body is what goes upstream; never raises
     ...the answer passes through proxy/relay.py...
@@ -63,7 +63,7 @@ _WRONG_KEY = (b"api_key_invalid", b"api key not valid", b"invalid api key", b"in
 
 
 class Proxy:
-    """Every tenant's sessions, the ledgers and the one writer. Close it.
+    """Every tenant's sessions, the ledgers and the one writer. Must be closed.
 
     embedder, make_restorer: replace what the config asks for. The embedder must have been started; closing the proxy
                              closes it.
@@ -227,11 +227,11 @@ class Proxy:
     async def file(
         self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
     ) -> "Future[bool] | None":
-        """Archive the exchange. The future is True once it is archived, False if that is delayed; None: nothing to
-        archive.
+        """Archive the exchange. The future is True once it is archived, False if that is delayed; None if there is
+        nothing to archive.
 
         body: the answer, decoded, as far as it came
-        Never raises. Waits only where the answer is so long that it is parsed in a thread.
+        Never raises. Waits only if the answer is so long that it is parsed in a thread.
         """
         exchange.lap("answer")
         exchange.answered = body
@@ -245,11 +245,11 @@ class Proxy:
                 self.tenants.let_go(exchange.tenant, exchange.project, exchange.session)
                 return None
             answer = Answer(messages=())
-            with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
+            with self._failing_open(exchange, "answer"):  # the request is archived even if its answer is not understood
                 if 200 <= status < 300 and body:
                     reading = partial(read_answer, exchange.wire, body, streamed=streamed, complete=complete)
                     answer = await self._reader.read(len(body), reading)
-            if "answer:error" in exchange.degraded:  # its head went out before
+            if "answer:error" in exchange.degraded:  # the answer's headers went out before
                 self.degraded["answer:error"] += 1
             return self._submit(exchange, exchange.step, answer, status, error)
         self.degraded["record:error"] += 1
@@ -258,8 +258,7 @@ class Proxy:
         return lost
 
     async def unpacked(self, answer: bytes, encoding: str) -> bytes:
-        """An answer without its content-encoding, as far as it came; if it cannot be decoded empty, which is
-        counted."""
+        """An answer without its content-encoding, as far as it came; empty, and counted, if it cannot be decoded."""
         try:
             return await self._reader.unpack(self._most_bytes, partial(_decoded, answer, encoding))
         except WireError as error:
@@ -275,7 +274,7 @@ class Proxy:
     def _submit(self, exchange: Exchange, step: Step, answer: Answer, status: int, error: str) -> "Future[bool]":
         known = self.tenants.remembered((exchange.tenant, exchange.project))
         session, filed = reply(known, step.session, answer, now=time.time()) if known else (None, ())
-        if session is None:  # memory let go of it while the answer came, since something was forgotten
+        if session is None:  # dropped from memory while the answer came, since something was forgotten
             session, filed = after_answer(step.session, answer, now=time.time())
         main = known.sessions.get(session.parent) if known and session is not None and session.side else session
         answered = Answered(step, session or step.session, answer, filed, status, error)

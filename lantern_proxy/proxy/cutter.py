@@ -26,11 +26,11 @@ QUIET_S = 0.02
 """Cutting starts when no turn has come for so long."""
 _LATEST_S = 1.0
 _BREATH_S = 0.0001
-"""A pause for the event loop to send out a turn's answer: it cannot while cutting holds the interpreter."""
+"""A pause in which the event loop can send a turn's answer: it cannot while cutting holds the interpreter."""
 _AT_ONCE = 8
-"""How much is cut in one go, in messages of a thousand bytes: so long a new turn may have to wait to be written."""
+"""How much is cut at once, in messages of a thousand bytes; a new turn may have to wait that long to be written."""
 _MOST_AT_ONCE = 64
-"""The same when a restore waits for it, or many turns came together: fewer transactions."""
+"""The same if a restore waits for it, or many turns came together: fewer transactions."""
 _PORTION, _PORTION_CHARS = 32, 40_000
 """Most passages, and characters of them, that one call of Cutter.some cuts; a long message takes several calls."""
 MOST_LEFT_BYTES = 64 << 20
@@ -95,13 +95,13 @@ class Cutter:
         self._flushes: list[Flush] = []
         self._recovering = False
         self.crowd = 1
-        """How many turns came together. So many times as many messages are cut in one go, but no more text."""
+        """How many turns came together: so many times as many messages are cut at once, but no more text."""
 
     def __len__(self) -> int:
         return len(self._left)
 
     def open(self, archive: Archive) -> None:
-        """Continue with another file, or the same one opened again: what is left to do is listed in it."""
+        """Continue with another file, or the same one opened again: unfinished work is listed in it."""
         self._left.clear()
         self._left_bytes = 0
         self._begun = None
@@ -145,7 +145,7 @@ class Cutter:
 
     def give_way(self) -> None:
         """Pause so that the answer of the turn just written can go out. When many turns come at once, no pause is
-        needed: their answers go out while the next ones are written."""
+        needed: their answers are sent while the next ones are written."""
         if self.crowd == 1 and self.is_due:
             time.sleep(_BREATH_S)
 
@@ -238,12 +238,12 @@ def _portions(filed: Sequence[Filed]) -> Iterator[tuple[Filed, ...]]:
 
 
 def _cost(filed: Filed) -> int:
-    """How much of _AT_ONCE a message takes."""
+    """How much of _AT_ONCE a message takes up."""
     return 1 + _length(filed)
 
 
 def _length(filed: Filed) -> int:
-    """Whole thousands of bytes."""
+    """Size of a message in whole thousands of bytes."""
     return len(filed.message.raw) // 1_000
 
 

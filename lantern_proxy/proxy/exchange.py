@@ -28,7 +28,7 @@ an Exception."""
 
 
 _NO_HEADER, _SAID_CHARS = re.compile("[^ -~]"), 200
-"""Characters that a header may not hold, and the most that a header gives of a session's id: programs that archive
+"""Characters that a header may not hold, and the most characters of a session's id in a header: programs that archive
 through the library choose such ids freely."""
 
 
@@ -38,7 +38,7 @@ class Exchange(Struct):
     id: str
     arrival: Arrival
     body: bytes
-    """What goes upstream."""
+    """The body sent upstream."""
     headers: list[Header]
     at: float
     plain: bytes = b""
@@ -73,7 +73,7 @@ class Exchange(Struct):
     lap_at: float = field(default_factory=time.monotonic)
 
     def lap(self, stage: str) -> None:
-        """End `stage` here, and start the next one."""
+        """End `stage` now, and start the next one."""
         now = time.monotonic()
         self.laps.append((stage, now - self.lap_at))
         self.lap_at = now
@@ -94,7 +94,7 @@ class Exchange(Struct):
         return [*self.carried, *self.blocks]
 
     def drop_blocks(self, why: str) -> None:
-        """Let the request go out as it came."""
+        """Send the request unchanged, without blocks."""
         self.body, self.headers = self.arrival.body, accept_readable(outgoing(self.arrival.headers))
         self.inserts, self.shown, self.blocks, self.carried = [], [], [], []
         self.degraded.append(why)
@@ -243,7 +243,7 @@ class FailingOpen(Struct):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, LEAVING):
             return False
-        if isinstance(error, WireError):  # the body is not what its path promises: the upstream will say so
+        if isinstance(error, WireError):  # the body does not fit its path: the upstream will reject it
             log.info("%s passes through as it came: %s", self.exchange.id, error)
             return True
         self.exchange.degraded.append(f"{self.stage}:error")

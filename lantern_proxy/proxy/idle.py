@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from lantern_proxy.proxy import Proxy
 
 QUIET_S = 60.0
-"""After so long without a request, caches are cleared."""
+"""Caches are cleared after so many seconds without a request."""
 UNUSED_S = 3_600.0
-"""Indexes that no restore used for so long are closed."""
+"""Indexes that no restore used for so many seconds are closed."""
 
 
 async def watch(proxy: "Proxy") -> None:
@@ -38,7 +38,7 @@ async def rest(proxy: "Proxy", *, unused_s: float = UNUSED_S) -> None:
 
 
 def _give_back() -> None:
-    """Return free memory to the system. Needed with glibc only; other allocators do so by themselves."""
+    """Return free memory to the system. Only glibc needs this; other allocators do so by themselves."""
     if sys.platform.startswith("linux"):
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes

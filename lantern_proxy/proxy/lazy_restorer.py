@@ -1,7 +1,6 @@
 """The restorer of an archive, created on first use.
 
-What it needs is imported in a tenth of a second and takes 15 MB, which a proxy that has nothing to restore yet can do
-without.
+Its imports take a tenth of a second and 15 MB, which a proxy that has nothing to restore yet can do without.
 """
 
 import time
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from lantern_proxy.upstream.model_call import ModelCall
 
 AGAIN_S = 30.0
-"""Seconds after which a restorer that could not be made is tried again, as other sick channels are."""
+"""Seconds until another attempt at creating a restorer that failed, as for other failing channels."""
 MADE_S = 5.0
-"""Most seconds that a start, or the writer, waits for it; a slower one is there for a later request."""
+"""Most seconds that a start, or the writer, waits for it; a slower one is ready for a later request."""
 
 
 class MakeRestorer(Protocol):
-    """Restorer itself, or what stands in for it."""
+    """The constructor of Restorer, or a replacement of it."""
 
     def __call__(self, archive: Archive, config: Config, embedder: "Embedder | None") -> "Restorer": ...
 
@@ -47,10 +46,10 @@ def model_call(config: Config) -> "ModelCall":
 
 
 class LazyRestorer:
-    """Makes one restorer, in a thread of its own; another attempt when it could not be made. Close it while the archive
-    is open: then there is none.
+    """Creates one restorer, in a thread of its own, and tries again if that fails. Close it while the archive is open;
+    afterwards there is none.
 
-    make: None while there is no archive, either
+    make: None while there is no archive
     """
 
     def __init__(self, make: "Callable[[], Restorer] | None" = None) -> None:
@@ -58,17 +57,17 @@ class LazyRestorer:
         self._lock = Lock()
         self._failed_at = 0.0
         self.made: Future[Restorer] | None = None
-        """The last attempt; None while nobody wants one. It raises what making it raised, always an Exception."""
+        """The last attempt; None before the first. It raises what creating it raised, always an Exception."""
 
     def want(self) -> "Future[Restorer] | None":
-        """Have it made, unless it is there: the restorer, or the attempt at one; None when there is none to be had."""
+        """Start creating the restorer if needed. Returns the attempt, or the result; None if there can be none."""
         with self._lock:
             make = self._make
             if make is None:
                 return None
             if self.made is None or (self._has_failed and time.monotonic() - self._failed_at >= AGAIN_S):
                 made: Future[Restorer] = Future()
-                made.set_running_or_notify_cancel()  # one who no longer waits for it does not cancel it for the others
+                made.set_running_or_notify_cancel()  # a caller that stops waiting must not cancel it for the others
                 Thread(target=self._run, args=(make, made), name="lantern-restorer", daemon=True).start()
                 self.made = made
             return self.made
@@ -76,7 +75,7 @@ class LazyRestorer:
     def _run(self, make: "Callable[[], Restorer]", made: "Future[Restorer]") -> None:
         try:
             made.set_result(make())
-        except BaseException as error:  # a panic of native code, too: who waits is a request, which must not end by it
+        except BaseException as error:  # a panic of native code, too: a waiting request must not end by it
             self._failed_at = time.monotonic()
             made.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
@@ -87,12 +86,12 @@ class LazyRestorer:
 
     @property
     def ready(self) -> "Restorer | None":
-        """The restorer; None while it is not made, or nobody wants one."""
+        """The restorer; None until it is created."""
         made = self.made
         return made.result() if made is not None and made.done() and made.exception() is None else None
 
     def close(self, timeout_s: float = MADE_S) -> None:
-        """Waits for one that is being made; one that takes longer is closed when it is there."""
+        """Close the restorer, after waiting for an attempt in progress; a slower one is closed when it is created."""
         with self._lock:
             self._make, made, self.made = None, self.made, None
         if made is not None:

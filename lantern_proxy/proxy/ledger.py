@@ -205,10 +205,9 @@ def _anchor(
 
     1. The message with the same text after the same history.
     2. The message with the same key in the session. This finds it after something before it was cleared, and tells
-    apart
-       messages with the same text ("Go on."). The message that was newest when the block was made may have another text
-       by now: clients put things that change, such as the time, next to the text that waits for an answer. An older
-       message must have the same text; with another one it is a different message, such as the next summary.
+       apart messages with the same text ("Go on."). The message that was newest when the block was made may have
+       another text by now: clients put things that change, such as the time, next to the text that waits for an answer.
+       An older message must have the same text; with another one it is a different message, such as the next summary.
     3. If no keys are known, the first message with the same text: repeating it later does not move the block.
 
     alike: indexes of messages with the same text; held: key in the session -> indexes; is_known: are any keys known?

@@ -1,4 +1,4 @@
-"""The open archive and its restorer: watched, and opened again when the file is gone or at fault."""
+"""The open archive and its restorer: monitored, and opened again when the file is gone or at fault."""
 
 import logging
 import os
@@ -24,7 +24,8 @@ RETRY_S = 2.0
 
 
 class Opened:
-    """The open archive. Any thread may read the attributes; only the writer's thread opens and closes it. Close it."""
+    """The open archive. Any thread may read the attributes; only the writer's thread opens and closes it. Must be
+    closed."""
 
     def __init__(self, config: Config, embedder: "Embedder | None", make_restorer: MakeRestorer) -> None:
         self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
@@ -66,7 +67,7 @@ class Opened:
             self._fault("deleted", f"archive {self._path} was deleted or replaced while in use; a new one is kept")
             self.is_opening = True
             self.let_go()
-            self._inode = -1  # the number of a file that is gone may be that of the next one
+            self._inode = -1  # the next file may get the inode number of a deleted one
         error = self.attempt("open", partial(self._open_file, begin))
         self.is_opening = False
         if error is not None:
@@ -122,7 +123,7 @@ class Opened:
             work()
         except LEAVING:
             raise
-        except BaseException as error:  # a write that fails costs the write, never the answer
+        except BaseException as error:  # a failed write costs the write, never the answer
             self.note(kind, error)
             return error
         return None

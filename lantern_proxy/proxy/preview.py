@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 _PATIENCE_S = 5.0
-"""A person waits, no client: no deadline of milliseconds here."""
+"""Deadline in seconds: a person waits here, not a client."""
 
 
 async def preview_of(
@@ -30,7 +30,7 @@ async def preview_of(
 
     session: id of the session whose next request this is; "": it is found as for any request
     api:     chat, responses or messages; "": what the body looks like
-    Raises WireError, a ValueError, when `body` is no request.
+    Raises WireError, a ValueError, if `body` is not a request.
     """
     request = _read(body, api)
     identity = Identity(ids=(("x-lantern-session", session),)) if session else Identity()

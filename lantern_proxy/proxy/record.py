@@ -24,9 +24,9 @@ from lantern_proxy.wire.http import spellings
 
 
 class Privacy(Cleaner):
-    """What of an exchange may be archived: the rules of `privacy:`, and a client's own `x-lantern-archive: off`.
+    """Which parts of an exchange may be archived, by the rules of `privacy:` and a client's `x-lantern-archive: off`.
 
-    Used by the writer's thread alone, but for `found`.
+    Used only by the writer's thread, except `found`.
     """
 
     def __init__(self, config: PrivacyConfig) -> None:
@@ -34,7 +34,7 @@ class Privacy(Cleaner):
         self._config = config
 
     def archives(self, exchange: Exchange) -> bool:
-        """May the text of this exchange be kept?"""
+        """May the text of this exchange be archived?"""
         if exchange.arrival.is_off("x-lantern-archive"):
             return False
         model = exchange.request.model if exchange.request else ""
@@ -46,7 +46,7 @@ class Privacy(Cleaner):
 
 
 class Answered(Struct, frozen=True):
-    """What came of an exchange that belongs to a session."""
+    """The outcome of an exchange that belongs to a session."""
 
     step: Step
     session: Session
@@ -55,12 +55,12 @@ class Answered(Struct, frozen=True):
     filed: tuple[Filed, ...]
     """Messages of the answer."""
     status: int
-    """The status that the client got; 0: nothing."""
+    """The status that the client got; 0 if it got none."""
     error: str
 
 
 def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: Privacy) -> Record:
-    """What the archive keeps of an exchange and its answer, as far as `privacy` lets it."""
+    """The record of an exchange and its answer, as far as `privacy` allows it."""
     step, session, said = answered.step, answered.session, (*answered.step.filed, *answered.filed)
     if not privacy.archives(exchange):
         return _unkept(exchange, step, session, said, answered.status)
@@ -100,8 +100,8 @@ def record_of_main(exchange: Exchange, step: Step, main: Session, config: Config
 
 
 def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed, ...], status: int) -> Record:
-    """The record of a request of which no word may be kept: that it came, and which messages (`filed`) have to stay out
-    of the archive when the client sends them again."""
+    """The record of a request of which no text may be kept: that it came, and which messages (`filed`) must stay out of
+    the archive when the client sends them again."""
     request = RequestRow(
         id=exchange.id, at=exchange.at, api=session.api, path=exchange.arrival.path, event=exchange.event,
         status=status, restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
@@ -114,18 +114,18 @@ def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed
 
 
 def _kept(filed: Filed, most_chars: int, privacy: Privacy) -> Iterator[Filed]:
-    """A message as it may be kept: redacted, and then cut to `most_chars`, as Cleaner.said() does it; none where its
-    role is skipped."""
+    """A message in the form in which it may be kept: redacted, then cut to `most_chars`, as by Cleaner.said(); nothing
+    if its role is skipped."""
     seen = _clipped(filed, most_chars + LONGEST_CHARS)
     for clean in privacy.clean((seen,)):
-        if seen is filed and len(clean.message.raw) <= most_chars:  # as nearly all are
+        if seen is filed and len(clean.message.raw) <= most_chars:  # true for nearly all
             yield clean
         else:
             yield _clipped(clean, room_for(most_chars, clean=_chars(clean.message), was_cut=seen is not filed))
 
 
 def _clipped(filed: Filed, most_chars: int) -> Filed:
-    """The message, cut to `most_chars` if it is longer. Its fingerprint still stands for all of it."""
+    """The message, cut to `most_chars` if it is longer. Its fingerprint is still that of the whole."""
     message = filed.message
     if len(message.raw) <= most_chars or _chars(message) <= most_chars:
         return filed
@@ -154,10 +154,10 @@ def _request_row(exchange: Exchange, status: int, error: str, privacy: Privacy) 
 
 
 def _uncut(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[str, ...]:
-    """Keys of the messages that are to be cut into passages: all that somebody says, but for a summary that stands for
-    lost text, which would crowd out what it lost.
+    """Keys of the messages that are to be cut into passages: all that have text, except a summary of lost text, which
+    would crowd out the original.
 
-    A tool's result is cut even where a summary seems to stand in it: what it says may stand nowhere else.
+    A tool result is cut even if it seems to hold a summary, since its content may be nowhere else.
     """
     at = step.verdict.summary
     summary = session.head[at].key if at is not None and at < len(session.head) else ""
@@ -179,7 +179,7 @@ def _beside_summary(step: Step, session: Session, privacy: Privacy) -> tuple[Pas
 
 
 def _turn(session: Session, now: float, privacy: Privacy) -> tuple[Passage, ...]:
-    """The summary of the turn that the session is in: its last user text and everything since."""
+    """The summary of the session's current turn: its last user text and everything since."""
     start = max((at for at, e in enumerate(session.head) if may_hold_block(e.message)), default=None)
     if start is None or session.side:
         return ()

@@ -1,6 +1,6 @@
-"""One answer on its way to the client: bytes as they arrive, and the copy that is archived.
+"""Relays one answer to the client: bytes as they arrive, and the copy that is archived.
 
-Only the last bytes are held until the turn is archived, so that what a client saw to its end is never lost.
+Only the last bytes are held until the turn is archived, so that an answer a client saw completely is never lost.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from lantern_proxy.wire.sse import Ending, is_stream
 log = logging.getLogger("lantern.proxy")
 
 _KEPT_BYTES = 64 * 1024 * 1024
-"""Most bytes of an answer that are archived; the client gets all of it."""
+"""Most bytes of an answer that are archived; the client gets the whole answer."""
 _UNWATCHED_S = 0.01
 """Seconds after which Lantern starts to watch whether the client hangs up; most requests that are worth cancelling take
 longer."""
@@ -34,7 +34,7 @@ _TOO_LONG = (
     "context_length", "context length", "context window", "context limit", "maximum context", "prompt is too long",
     "too many tokens", "input is too long", "maximum number of tokens", "token limit", "too_large", "tokens > ",
 )  # fmt: skip
-"""How upstreams say that a request does not fit its model's window."""
+"""Phrases by which upstreams say that a request exceeds its model's context window."""
 
 
 class ClientLeft(Exception):
@@ -42,7 +42,7 @@ class ClientLeft(Exception):
 
 
 class Relay(Struct):
-    """Forwards one request and relays its answer. `exchange` is None where memory is off."""
+    """Forwards one request and relays its answer. `exchange` is None if memory is off."""
 
     proxy: Proxy
     upstream: Upstream
@@ -50,37 +50,37 @@ class Relay(Struct):
     exchange: Exchange | None
     send: Send
     body: "bytes | Upload | Pieces" = b""
-    """What goes out where memory is off. A body that is still coming goes on as it comes."""
+    """What is sent upstream if memory is off. A body that is still arriving is forwarded as it arrives."""
     status: int = 0
-    """What the client gets; 0: nothing so far."""
+    """The status that the client gets; 0 before there is one."""
     head: Message | None = None
-    """The head of the answer, until it goes out."""
+    """The head of the answer, until it is sent."""
     streamed: bool = False
-    """Does its content-type say that it is a stream of events?"""
+    """Does its content-type announce an event stream?"""
     encoding: str = ""
     """The content-encoding of the answer."""
     length: int = -1
-    """The content-length of the answer; -1: not told."""
+    """The content-length of the answer; -1 if it has none."""
     passed: int = 0
-    """How many bytes of the answer have come."""
+    """How many bytes of the answer have arrived."""
     ending: Ending = field(default_factory=Ending)
-    """Looks for the end of an answer that is a stream of events."""
+    """Finds the end of an answer that is an event stream."""
     kept: bytearray = field(default_factory=bytearray)
     """The copy that is archived."""
     complete: bool = False
-    """Did the answer come to its end?"""
+    """Did the answer arrive completely?"""
     archived: bool = False
     """Was the copy handed to the writer?"""
     over: bool = False
-    """Is nothing more to be sent to the client? Then it may hang up."""
+    """Has everything been sent to the client? Then it may hang up."""
     client_left: bool = False
     error: str = ""
-    """Why the answer has no end, as the archive notes it."""
+    """Why the answer is incomplete, for the archive."""
     watching: "asyncio.Task[None] | None" = None
     """The task that notices when the client hangs up."""
 
     async def run(self, receive: Receive) -> None:
-        """Forward and relay; a client that hangs up ends the upstream's work at once, and what came is archived."""
+        """Forward and relay. If the client hangs up, the upstream is stopped at once, and what came is archived."""
         relaying = asyncio.current_task()
         assert relaying is not None
         watch = partial(self._start_watching, receive, relaying)
@@ -96,14 +96,14 @@ class Relay(Struct):
         finally:
             self.over = True
             timer.cancel()
-            watching, self.watching = self.watching, None  # it ends with a traceback that names us, body and all
+            watching, self.watching = self.watching, None  # its traceback would keep this object alive, body and all
             if watching is not None:
                 watching.cancel()
-            with suppress(asyncio.CancelledError):  # the server stops: what was submitted is written without us
+            with suppress(asyncio.CancelledError):  # the server stops: submitted records are written nevertheless
                 await self._archive(at_once=True)
 
     async def _stop(self) -> None:
-        """The server has waited long enough. An answer that began ends without an end, which its client sees."""
+        """The server stops and has waited long enough. An answer that has begun is cut off, which its client sees."""
         self.error = "lantern was stopped"
         if self.head is not None or not self.status:
             self.head, self.status = None, 503
@@ -134,7 +134,7 @@ class Relay(Struct):
             return
         finally:
             if upload is not None and not (answer is not None and answer.is_sending):
-                upload.done.set()  # what comes of it now is for nobody: _watch lets it pass
+                upload.done.set()  # the rest is for nobody: _watch discards it
         if answer.status >= 500:
             log.warning("upstream answered %d to %s", answer.status, self._named())
         try:
@@ -143,16 +143,16 @@ class Relay(Struct):
             await answer.close()
 
     def _told(self) -> list[Header]:
-        """Headers of an answer of our own, instead of the upstream's."""
+        """Headers of an answer of our own, in place of the upstream's."""
         return [*(self.exchange.lantern_headers() if self.exchange else []), *self.arrival.for_page]
 
     def _named(self) -> str:
-        """This request, for the log: the query is left out, since some put their key there."""
+        """The request for the log, without its query, since some clients put their key there."""
         shown = ascii(f"{self.arrival.method} {self.arrival.path}")[1:-1]
         return f"{shown} ({self.exchange.id})" if self.exchange else shown
 
     async def _call(self) -> UpstreamAnswer:
-        """The upstream's answer; asked once more without our blocks when it refuses the request for its length."""
+        """The upstream's answer. If it refuses the request for its length, it is sent again without our blocks."""
         arrival, exchange = self.arrival, self.exchange
         if exchange is None:
             headers = outgoing(arrival.headers)
@@ -177,7 +177,7 @@ class Relay(Struct):
         self.length = int(length) if length.isdigit() else -1
         headers = returning(answer.headers, answer.status) + (self.exchange.lantern_headers() if self.exchange else [])
         self.head = {"type": "http.response.start", "status": answer.status, "headers": headers}
-        if not answer.is_here:  # else it waits for its body, to go out with it
+        if not answer.is_here:  # else the head waits, to be sent together with its body
             await self._begin()
         try:
             while chunk := await answer.chunk():
@@ -190,7 +190,7 @@ class Relay(Struct):
         except UpstreamError as error:
             self.error = str(error)
             log.warning("%s; the client of %s is broken off, too", error, self._named())
-            return  # without an end, so that the server closes the connection and the client sees that it is broken
+            return  # incomplete, so that the server closes the connection and the client sees that it is broken
         if not self.over:
             self.complete = True
             await self._archive()
@@ -199,7 +199,7 @@ class Relay(Struct):
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _begin(self) -> None:
-        """Let the head of the answer go out, unless it did."""
+        """Send the head of the answer, unless it was sent."""
         head, self.head = self.head, None
         if head is not None:
             await self.send(head)
@@ -216,7 +216,7 @@ class Relay(Struct):
     async def _archive(self, *, at_once: bool = False) -> None:
         """Archive once, and wait for it, but no longer than Proxy.hold_s.
 
-        at_once: without waiting for others first, where a client that hangs up would take the record along
+        at_once: without waiting for others first, if a client that hangs up would cancel the record
         """
         if self.exchange is None or self.archived:
             return
@@ -225,7 +225,7 @@ class Relay(Struct):
         self.archived = True
         filing = self._file(self.exchange)
         is_short = len(self.kept) <= INLINE_BYTES and not self.encoding
-        # short ones are filed at once; of others a client that hangs up meanwhile must not take the record along
+        # short ones are filed at once; filing others is shielded from a client that hangs up meanwhile
         writing = await (filing if is_short else asyncio.shield(asyncio.ensure_future(filing)))
         if writing is not None and not await settled(writing, self.proxy.hold_s):
             self.proxy.degraded["archive:slow"] += 1
@@ -234,7 +234,7 @@ class Relay(Struct):
         body = bytes(self.kept)
         if self.encoding:
             body = await self.proxy.unpacked(body, self.encoding)
-        streamed = self.streamed or is_stream(body)  # some servers call their events something else, or nothing
+        streamed = self.streamed or is_stream(body)  # some servers send another content-type for events, or none
         done = self.complete or self.ending.has_begun or (streamed and Ending().is_in(body))
         return await self.proxy.file(exchange, self.status, body, streamed=streamed, complete=done, error=self.error)
 
@@ -255,20 +255,20 @@ class Upload:
 
 
 async def whole_body(receive: Receive, send: Send) -> Pieces | None:
-    """All of a request's body; None when it does not come: the client left, or has been told that we stop."""
+    """The whole body of a request; None if it does not come: the client left, or was told that the server stops."""
     come: list[bytes] = []
     try:
         while (message := await receive())["type"] != "http.disconnect":
             come.append(message.get("body", b""))
             if not message.get("more_body", False):
                 return come
-    except asyncio.CancelledError:  # the server has drained long enough
+    except asyncio.CancelledError:  # the server stops, and has waited long enough
         await _answer_stopped(send)
     return None
 
 
 async def pieces(receive: Receive) -> AsyncIterator[bytes]:
-    """The body of a request as it comes. Raises ClientLeft when it ends before its end."""
+    """The body of a request as it arrives. Raises ClientLeft if it ends early."""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -280,8 +280,8 @@ async def pieces(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def _is_for_length(answer: UpstreamAnswer) -> bool:
-    """Was the request refused because it is too long? The body is read; when it was for something else, it stays to be
-    relayed."""
+    """Was the request refused because it is too long? Reads the body, which can still be relayed if it was refused for
+    another reason."""
     body = await answer.read()
     try:  # nobody needs more words for it
         plain = decoded(body, answer.header(b"content-encoding"), most_bytes=INLINE_BYTES)
@@ -292,6 +292,6 @@ async def _is_for_length(answer: UpstreamAnswer) -> bool:
 
 
 async def _answer_stopped(send: Send, told: Sequence[Header] = ()) -> None:
-    """The server stops, and nothing of the answer was sent yet."""
+    """Answer that the server stops; nothing of the answer was sent yet."""
     body = failure("api_error", "lantern is being stopped; send the request again")
     await answer_json(send, 503, body, [(b"retry-after", b"1"), (b"connection", b"close"), *told])

@@ -1,9 +1,9 @@
-"""What is put into a request before it goes out: the blocks of its session's ledger, and new ones for what it lacks.
+"""What is added to a request before it is forwarded: the blocks of its session's ledger, and new ones.
 
     await restoring.put_back(exchange, request, step, deadline)     # into exchange.body
 
-Blocks are chosen in threads. One that is late is left out, and owed: it is chosen again in the background, and goes at
-the end of the next request.
+Blocks are chosen in threads. A block that is late is left out, and owed: it is chosen again in the background, and put
+at the end of the next request.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ log = logging.getLogger("lantern.proxy")
 _CATCHING_UP = 0.3
 """Share of the time up to the deadline that a restore waits for earlier turns to be cut into passages."""
 _WARM_MESSAGES, _WARM_BESIDE = 24, 4
-"""A session's index is opened ahead once it has so many new messages; so many at a side call, which may be the one that
-writes the summary."""
+"""New messages after which a session's index is opened ahead; fewer at a side call, which may be the one that writes
+the summary."""
 _WARM_SESSIONS = 64
 """For how many sessions it is remembered when their index was opened ahead."""
 _THREADED_BYTES = 262_144
@@ -52,7 +52,7 @@ _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"}
 
 
 class Restoring:
-    """The ledgers, and the threads that choose blocks. Close it."""
+    """The ledgers, and the threads that choose blocks. Must be closed."""
 
     def __init__(self, config: Config, writer: Writer, failing_open: Callable[[Exchange, str], FailingOpen]) -> None:
         self._config, self._writer, self._failing_open = config, writer, failing_open
@@ -77,7 +77,7 @@ class Restoring:
         """Remove the new blocks of this request from the ledger: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.entered)
-        if exchange.request is not None and not exchange.request.delta:  # how long a delta makes it, we do not know
+        if exchange.request is not None and not exchange.request.delta:  # a delta's total length is not known
             self._states.update(key, refused=(model, len(exchange.plain), exchange.at))
         if any(block.restored.kind == "loss" for block in exchange.entered):
             self._states.owe(key)
@@ -100,7 +100,7 @@ class Restoring:
         need = Need(exchange, request, step, deadline, again=turned_off and exchange.event == "retry")
         may_lack = step.verdict.is_loss or step.session.lost
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
-            await self._made(need)  # there is a history now; its imports would disturb later requests more
+            await self._made(need)  # there is a history now; importing later would delay requests more
         if may_lack:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
@@ -127,7 +127,7 @@ class Restoring:
             ledger += exchange.entered
 
     async def leave_out(self, exchange: Exchange, request: Request, step: Step) -> None:
-        """Add nothing to this request, as its client wishes; what it lacks is restored into the next one.
+        """Add nothing to this request, as its client asked; what it lacks is restored into the next one.
 
         A block whose message has another text by now gets a new ledger entry, for the next request. If the client
         repeats the question with restores on, it gets its blocks then, though it is a retry.
@@ -193,7 +193,7 @@ class Restoring:
         question_at = need.new_question_at
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
         if spot is None and question_at is not None and (verdict.is_loss or self._states.of(key).owed is not None):
-            spot = question_at, "inside"  # the start of the prompt is cached by now: a late block goes at its end
+            spot = question_at, "inside"  # the start of the prompt is cached by now: a late block goes to its end
         if verdict.is_loss:
             self._states.owe(key, need.spent_chars)  # until it is in the request, whatever goes wrong
         if await self._put_late(need, spot or need.behind_results):
@@ -265,7 +265,7 @@ class Restoring:
             exchange.degraded.append("restore:deadline")
             return False
         finally:
-            if not work.cancelled():  # one that never started says nothing about its session
+            if not work.cancelled():  # one that never started is no sign of a fault
                 is_off = self._breakers.record(need.key, healthy, time.monotonic())
                 if is_off:
                     log.warning("%s: three restores of its session failed in a row; it rests for a while", exchange.id)

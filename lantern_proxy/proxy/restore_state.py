@@ -1,4 +1,4 @@
-"""What restoring knows of a request (`Need`), and what it remembers of its session until the next one (`SessionState`).
+"""State of restores: what is known of one request (`Need`), and what is remembered of its session (`SessionState`).
 
 need = Need(exchange, request, step, deadline)
 states.of(need.key).owed       # is its loss block still due?
@@ -89,7 +89,7 @@ class Need(Struct, frozen=True):
 
 
 class Late(NamedTuple):
-    """A loss block that was chosen after its request had gone; None where there was nothing worth restoring."""
+    """A loss block that was chosen after its request had been sent; None if nothing was worth restoring."""
 
     block: Restored | None
     passed: Sequence[PassedOver]

@@ -1,4 +1,4 @@
-"""Whose request is it, and what is known of that tenant's sessions: in memory, backed by the archive."""
+"""Which tenant a request belongs to, and that tenant's sessions: in memory, backed by the archive."""
 
 import asyncio
 import hmac
@@ -35,11 +35,11 @@ _MOST_BROUGHT = 8
 _REFRESHED = ("eyJ", "sk-ant-oat")
 """Prefixes of tokens that clients get by signing in: JSON web tokens, and Anthropic's."""
 _Archived = tuple[Session, list[Filed], Head, list[str]]
-"""A session, its messages, what its client shows of it, and the ids that lead to it: as recall() takes them."""
+"""A session, its messages, its head, and the ids that lead to it: the arguments of recall()."""
 
 
 class _Sought(NamedTuple):
-    """What archived sessions are looked up by; any one of these may find a session."""
+    """What archived sessions are looked up by; each of these may find a session."""
 
     values: Sequence[str]
     """Session names, ids that an upstream minted, keys of messages."""
@@ -127,8 +127,7 @@ class Tenants:
         1. for the session that the request names, before its content is compared with anything,
         2. for sessions that hold its ids and messages,
         3. once, for the most recent sessions. Until these are loaded, content proves nothing, since the request's own
-        session
-           may hold the same as another one.
+           session may hold the same as another one.
         """
         mine = self._mine.get(key)
         if mine is None:
@@ -148,7 +147,7 @@ class Tenants:
         if is_named(mine.known, named) or self._opened is None:
             return
         async with mine.lock:
-            if not is_named(mine.known, named):  # as one that was waited for may have brought it
+            if not is_named(mine.known, named):  # a task that was waited for may have loaded it
                 await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, _Sought([named]))))
 
     async def _brought(
@@ -241,7 +240,7 @@ class Tenants:
 
 
 async def _at_most(seconds: float, task: "asyncio.Task[None]") -> None:
-    """Wait for `task`; past that time it continues without us."""
+    """Wait for `task`, at most so long; it then continues on its own."""
     await asyncio.wait([task], timeout=seconds)
 
 
@@ -266,12 +265,12 @@ def _rows(archive: Archive, tenant: str, project: str, sought: _Sought | None) -
 
 
 def _named(request: Request, identity: Identity) -> str:
-    """The most specific explicit id, by which link() looks first; empty where there is none."""
+    """The most specific explicit id, which link() looks for first; "" if there is none."""
     return next((value for name, value in (*identity.ids, *request.ids) if name not in WEAK_IDS), "")
 
 
 def _sought_for(request: Request, identity: Identity) -> _Sought:
-    """What the archive may know the request's session by: explicit ids, minted ids, names and texts of its last
+    """What may identify the request's session in the archive: explicit ids, minted ids, names and texts of its last
     messages."""
     values = {value for _, value in (*identity.ids, *request.ids)}
     values |= {value for m in request.messages for value in m.ids}

@@ -29,7 +29,7 @@ _WATCH_S = 0.25
 _QUIET_S = 0.1
 """Embedding pauses while a request restores, and for so long afterwards, since more requests may follow."""
 _PATIENCE_S = 0.5
-"""Most seconds of such pauses for one group of passages: vectors keep up even where requests never cease."""
+"""Most seconds of such pauses for one group of passages, so that vectors keep up under constant load."""
 _RETAIN_S = 600.0
 """Seconds between two rounds of retention, and between two checks for an interrupted reindex."""
 
@@ -39,7 +39,7 @@ class _Closing(Exception):
 
 
 class Keeper:
-    """Computes vectors and applies retention, in the background. Belongs to the writer. Close it.
+    """Computes vectors and applies retention, in the background. Belongs to the writer. Must be closed.
 
     keeps: does this worker do so? Of several workers on an archive, one does it for all
     """
@@ -93,7 +93,7 @@ class Keeper:
             self._restoring -= 1
             self._restored_at = time.monotonic()
 
-    # what is not to be kept
+    # forgetting and retention
 
     def _keep_all(self) -> None:
         """Notice what was forgotten, apply `privacy.keep_...`, complete a half-filled full-text index."""

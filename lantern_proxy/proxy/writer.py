@@ -120,7 +120,7 @@ class Writer:
         """Do `work` once everything is cut into passages and no turn has come for a moment. If too much is queued, the
         oldest is dropped."""
         self._idle_work.append(work)
-        self._queue.put(None)  # it may wait for something to write
+        self._queue.put(None)  # wake the thread, which may be waiting for something to write
 
     def look(self) -> Future[bool]:
         """Have the writer check the file: create a new one if it was deleted, try again if it was at fault.
@@ -143,7 +143,7 @@ class Writer:
         self.keeper.begin(archive)
         self._cutter.open(archive)
 
-    # in its thread
+    # on its thread
 
     def _write_all(self) -> None:
         more = True
@@ -165,7 +165,7 @@ class Writer:
             self._cut()
 
     def _cut(self) -> None:
-        """Cut what is due, a little at a time: new turns go first."""
+        """Cut what is due, a little at a time, since new turns go first."""
         self._cutter.tell()
         while self._cutter.is_due:
             if not self._cut_some():
@@ -183,13 +183,13 @@ class Writer:
         try:
             follows = self._cutter.some(archive, restorer)
         except ArchiveError as error:
-            if self.opened.is_gone():  # the next request has a new one made
+            if self.opened.is_gone():  # the next request creates a new one
                 return False
             self.opened.note("write", error)
             if not error.retry:
-                self.opened.let_go()  # opened anew with the next attempt; what is left to do stands in the file
+                self.opened.let_go()  # reopened at the next attempt; unfinished work is listed in the file
             return False
-        except Exception as error:  # what cannot be cut costs its passages, never the writer
+        except Exception as error:  # a failure to cut costs the passages, never the writer
             self.opened.note("write", error)
             self.opened.attempt("write", partial(self._cutter.skip, archive))
         else:
@@ -200,7 +200,7 @@ class Writer:
         return True
 
     def _take(self) -> bool:
-        """Wait for something to write, or for the next attempt at what is queued; False when the thread is to end."""
+        """Wait for something to write, or for the next attempt to write the queue; False if the thread is to end."""
         archive = self.opened.archive
         faulty = self._waiting or (self._cutter and (self.opened.problem or self.opened.is_gone()))
         busy = self._cutter or self._idle_work or (archive is not None and archive.behind_s)
@@ -236,7 +236,7 @@ class Writer:
         """Archive the oldest group of the queue; False if the file is at fault and everything stays queued."""
         usable = self.opened.open(self._begin)
         for waiting in [w for w in self._waiting if w.job.file != self.opened.file]:
-            self._waiting.remove(waiting)  # of another file: its tenant does not exist in this one
+            self._waiting.remove(waiting)  # for another file: its tenant does not exist in this one
             waiting.tell(False)
         group = [self._waiting[at] for at in range(min(_GROUP, len(self._waiting)))]
         if not usable or not self._archived(group):
@@ -257,7 +257,7 @@ class Writer:
         self._busy_since = 0.0
         if isinstance(error, ArchiveError):
             if not error.retry:
-                self.opened.let_go()  # opened anew with the next attempt
+                self.opened.let_go()  # reopened at the next attempt
             return False
         if error is not None and len(group) > 1:
             return all(self._archived([waiting]) for waiting in group)
