@@ -6,7 +6,7 @@ A wrong key, type or range is refused with the file, the place, the value and th
 
     lantern.yaml: restore.budget_char is not a setting; did you mean budget_chars?
 
-One routine checks everything: it walks the fields and their types (`Within` holds a range). config.example.yaml says
+One routine checks everything: it goes by the fields and their types (`Within` holds a range). config.example.yaml says
 the same for people; tests/test_config.py proves that it names every key with its default.
 """
 
@@ -61,11 +61,12 @@ class ServerConfig(Section):
     host: Annotated[str, _Host] = "127.0.0.1"
     """Loopback, since the archive holds your conversations; 0.0.0.0 serves every machine that can reach this one."""
     port: Annotated[int, Within(0, 65_535)] = 8484
-    """LANTERN_PORT overrides. 0 lets the system choose a free one, which the banner then tells."""
+    """LANTERN_PORT overrides. 0 lets the system choose a free one, which the banner shows."""
     drain_s: Annotated[float, Within(0, 3_600, "seconds")] = 10.0
-    """Seconds that running answers may take to finish after a stop signal; then they are cut, archived as partial."""
+    """Seconds that running answers may take to finish after a stop signal; then they are cut off and archived as
+    partial."""
     workers: Annotated[int, Within(1, 64)] = 1
-    """Processes that serve, on one archive. A tenant is served by one of them: more help where many tenants ask."""
+    """Processes that serve one archive. Each tenant is served by one of them: more help only with many tenants."""
     tls_cert: str = ""
     """A PEM file with the certificate and its chain: Lantern then speaks https only. Empty: http."""
     tls_key: str = ""
@@ -85,17 +86,17 @@ class ArchiveConfig(Section):
     """LANTERN_ARCHIVE overrides. Relative to the working directory; created with mode 0600."""
     synchronous: Literal["full", "normal"] = "normal"
     """An answered turn survives kill -9. full: a power cut, too, and each answer waits for the disk. normal: it is on
-    disk within a tenth of a second; what a power cut took is filed again when its client sends its history again."""
+    disk within a tenth of a second; what a power cut took is archived again when its client resends its history."""
     hold_ms: Annotated[int, Within(0, 10_000, "milliseconds")] = 250
-    """Most milliseconds the last bytes of an answer wait for their commit. Past it the client goes first: fail open."""
+    """Most milliseconds the last bytes of an answer wait for their commit. Then the client gets them: fail open."""
     max_message_chars: Annotated[int, Within(1_000, 1_000_000_000, "characters")] = 2_000_000
-    """A longer message is archived up to here. Two million characters: a whole context window of today, twice over."""
+    """A longer message is cut off here. Two million characters: two full context windows of today."""
     key_env: Annotated[str, Like(r"|[A-Za-z_][A-Za-z0-9_]*", "use the name of an environment variable")] = ""
     """Environment variable with the key of an encrypted archive, 64 hex digits (extra `encrypted`). Empty: plain."""
     key_file: str = ""
-    """A file that holds the key, instead."""
+    """A file that holds the key, as an alternative."""
     backups: Sequence[str] = ()
-    """Copies of the archive, * for anything in their names, from which `lantern forget` takes what it forgets, too."""
+    """Copies of the archive, with * for anything in their names, from which `lantern forget` removes text, too."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
@@ -106,7 +107,7 @@ class ArchiveConfig(Section):
                 raise ConfigError("backups", f"has {named!r}; name files of one folder, with * in their names")
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
-        """The key of the archive, read now; "" for a plain one. ConfigError when it is not there, or of no use here."""
+        """The key of the archive, read now; "" for a plain one. ConfigError if it is missing or unusable."""
         if not (self.key_env or self.key_file):
             return ""
         found, named = secret("archive.key", self.key_file, self.key_env, environ)
@@ -119,22 +120,22 @@ class ArchiveConfig(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteConfig(Section):
-    """One entry of `upstream.routes`: requests that go elsewhere."""
+    """One entry of `upstream.routes`: where requests of a model or path go instead."""
 
     model: str = "*"
     """The client's model, with * for anything: "claude-*". Requests that name no model match "*" only."""
     path: str = "*"
     """The client's path, with * for anything: "/azure/*"."""
     kind: Literal["openai", "anthropic", "litellm"] = "openai"
-    """openai, anthropic: a server that speaks what the client speaks, and gets the request as it is. litellm: any
+    """openai, anthropic: a server that speaks the client's protocol and gets the request unchanged. litellm: any
     provider, called through that package (extra `litellm`)."""
     url: Annotated[str, Url(optional=True)] = ""
-    """Base URL, /v1 included where it has one; for litellm the provider's own when empty."""
+    """Base URL, /v1 included if it has one; for litellm the provider's own when empty."""
     target: str = ""
     """litellm: its name of the model, "bedrock/anthropic.claude-sonnet-4"; empty: the client's, which may name any
-    provider, and the key goes there."""
+    provider, which then gets the key."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """litellm: more arguments of its call, which win over the client's: {api_version: ..., timeout: 60}."""
+    """litellm: more arguments of its call, which override the client's: {api_version: ..., timeout: 60}."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
@@ -150,22 +151,22 @@ class RouteConfig(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig(Section):
-    """The `upstream:` section: whom Lantern calls. Keys are the client's own and pass through."""
+    """The `upstream:` section: the servers that Lantern calls. Keys are the client's own and pass through."""
 
     openai: Annotated[str, Url()] = "https://api.openai.com/v1"
-    """For OpenAI paths, /v1 included where it has one. LANTERN_OPENAI_UPSTREAM overrides."""
+    """For OpenAI paths, /v1 included if it has one. LANTERN_OPENAI_UPSTREAM overrides."""
     anthropic: Annotated[str, Url()] = "https://api.anthropic.com"
     """For /v1/messages*, /v1 may be left out. LANTERN_ANTHROPIC_UPSTREAM overrides."""
     connect_timeout_s: Annotated[float, Within(0.1, 600, "seconds")] = 10.0
-    """Seconds to reach the upstream. Ten: slower than that is down, and the client should hear of it."""
+    """Seconds to reach the upstream. Ten: a slower one is down, and the client should learn of it."""
     read_timeout_s: Annotated[float, Within(1, 86_400, "seconds")] = 600.0
     """Seconds between two pieces of an answer. Ten minutes: reasoning models are silent that long, and SDKs wait so."""
     max_connections: Annotated[int, Within(1, 100_000)] = 1_000
-    """Most calls to upstreams at once; more wait their turn."""
+    """Most calls to upstreams at once; further ones wait."""
     http2: bool = False
     """HTTP/1.1 has the lower latency here."""
     routes: Sequence[RouteConfig] = ()
-    """Requests that go elsewhere by model or path; the first that fits is taken. None: all go to the two above."""
+    """Requests that go elsewhere by model or path; the first route that fits counts. None: all go to the two above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,29 +180,31 @@ class RestoreConfig(Section):
     does."""
     budget_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 6_000
     """Most characters of the block at a compaction. 0: none. 6,000 is under 1 % of a 200k window, and the paper's.
-    Where a client drops or clears a little with every request, all such blocks that its request still holds."""
+    If a client drops or clears a little with every request, the limit for all such blocks that its request still
+    holds."""
     question_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 2_000
     """Most characters of a block at a later question. 0: none. Less than at a compaction: what is wanted is known."""
     window_share: Annotated[float, Within(0, 1)] = 0.03
-    """Most of the model's context window that a block may take, when the window is known. 0: whatever its size."""
+    """Most of the model's context window that a block may take, if the window is known. 0: no such limit."""
     window_tokens: Annotated[int, Within(0, 100_000_000, "tokens")] = 0
-    """The model's window. 0: as litellm's table has it, when litellm is installed; else the two limits above hold."""
+    """The model's window. 0: as in litellm's table, if litellm is installed; else only the two limits above hold."""
     deadline_ms: Annotated[int, Within(1, 60_000, "milliseconds")] = 150
-    """Milliseconds a restore may take; past it the request goes with what was found, or as it came."""
+    """Milliseconds a restore may take; then the request goes with what was found so far, or unchanged."""
     admission: Annotated[float, Within(0, 1)] = 0.5
-    """How good the best evidence must be before a question adds a block, 0 (always) to 1 (never but when certain)."""
+    """How good the best evidence must be before a question adds a block, 0 (always) to 1 (only if certain)."""
     scope: Literal["session", "project", "tenant"] = "session"
-    """Where lost details may come from: this session, all its project, or all its tenant. Never another tenant."""
+    """Where lost details may come from: this session, its whole project, or the whole tenant. Never another tenant."""
     untrusted: Literal["mark", "leave-out", "allow"] = "mark"
-    """Results of tools that read like orders to the model: marked as not to be followed, not restored, or as any."""
+    """Tool results that read like instructions to the model: marked as not to be followed, not restored, or restored
+    like any other."""
     mmr_lambda: Annotated[float, Within(0, 1)] = 0.7
-    """1 packs by score alone, less also avoids saying a thing twice (MMR). The paper's value."""
+    """1 packs by score alone; less also avoids repetition (MMR). The paper's value."""
     rrf_k: Annotated[int, Within(1, 10_000)] = 60
     """Reciprocal rank fusion: larger trusts the top of each ranking less. The paper's value."""
     length_power: Annotated[float, Within(0.3, 0.8)] = 0.7
     """Passages are packed by score per character to this power; larger prefers short ones."""
     weights: Mapping[Signal, Weight] = field(default_factory=dict)
-    """Signal -> weight in the fusion, for those that should differ from the recipe's own. 0 leaves a signal out."""
+    """Signal -> weight in the fusion, for those that should differ from the recipe's. 0 leaves a signal out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,42 +212,42 @@ class EmbedConfig(Section):
     """The `embed:` section: the vector signal. Everything else works without it."""
 
     enabled: Literal["auto", "on", "off"] = "auto"
-    """auto: when the extra `dense` is installed. on: say so in doctor when it is missing. off: 90 MB less memory."""
+    """auto: if the extra `dense` is installed. on: doctor reports it if missing. off: 90 MB less memory."""
     model: Annotated[str, Like(r"\S+", "use a model name")] = "sentence-transformers/all-MiniLM-L6-v2"
-    """Small, quick on a CPU and good enough beside BM25. After a change run `lantern reindex --vectors`."""
+    """Small, fast on a CPU and good enough beside BM25. After a change run `lantern reindex --vectors`."""
     adapted: bool = False
-    """With what Lantern learned on top of all-MiniLM-L6-v2: to find the message that answers a question. Orders
-    learned on top of it (`lantern train reranker`) gain most, blocks do not. Other models are taken as they are. After
-    a change run `lantern reindex --vectors`."""
+    """Use Lantern's adapter for all-MiniLM-L6-v2, trained to find the message that answers a question. Rerankers
+    trained with it (`lantern train reranker`) gain most, blocks do not. Other models are used as they are. After a
+    change run `lantern reindex --vectors`."""
     cache_dir: Path = field(default_factory=default_cache_dir)
     """Where the compiled model is kept: $XDG_CACHE_HOME/lantern or ~/.cache/lantern by default."""
     threads: Annotated[int, Within(1, 256)] = 1
     """CPU threads of the model. One, so that streams keep the other cores."""
     late_interaction: bool = True
-    """Also keep a small vector of each word that counts, and match questions word by word: most of what finds an answer
-    in other words. No time for the model, but 10 to 20 KB of archive for a long passage."""
+    """Also store a small vector of each significant word, and match questions word by word: most of what finds an
+    answer in other words. It costs no model time, but 10 to 20 KB of archive for a long passage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankConfig(Section):
-    """The `rerank:` section: what may put the candidates of a question in a better order. All off by default."""
+    """The `rerank:` section: models that may reorder the candidates of a question. All off by default."""
 
     light: str = ""
-    """Reorders the best 100 by all signals at once, in some 3 ms: `shipped`, which comes with Lantern and learned from
-    made-up conversations, or a file of `lantern train reranker`. Vectors are then always looked at. Empty: off."""
+    """Reorders the best 100 by all signals together, in some 3 ms: `shipped`, which comes with Lantern and was trained
+    on made-up conversations, or a file of `lantern train reranker`. Vectors are then always used. Empty: off."""
     evidence: str = ""
     """A cross-encoder that reorders the ten best: a folder that `lantern train evidence-reranker` wrote, or its name on
-    the hub. Some 40 ms a question. Empty: off."""
+    the hub. Some 40 ms per question. Empty: off."""
     model: str = ""
-    """One call to a language model a restore (LANTERN-Rerank). It sends archived passages there. Empty: off."""
+    """One call to a language model per restore (LANTERN-Rerank). It sends archived passages there. Empty: off."""
     model_url: Annotated[str, Url(optional=True)] = ""
     """Base URL of an OpenAI-compatible server for `model`, /v1 included."""
     model_key_env: str = "LANTERN_RERANK_KEY"
-    """Environment variable that holds its key; unset: none is sent."""
+    """Environment variable that holds its key; unset: no key is sent."""
     model_timeout_ms: Annotated[int, Within(10, 60_000, "milliseconds")] = 2_000
     """Milliseconds the call may take beyond restore.deadline_ms; then the order stays as it was."""
     model_calls_per_hour: Annotated[int, Within(1, 1_000_000)] = 100
-    """Most calls in an hour, since each costs money; then the order stays as it was."""
+    """Most calls per hour, since each costs money; beyond them the order stays as it was."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
@@ -259,13 +262,13 @@ class ReinforceConfig(Section):
     gain: Annotated[float, Within(0, 1)] = 0.15
     """Confidence a passage gains when the answer used it."""
     loss: Annotated[float, Within(0, 1)] = 0.02
-    """Confidence it loses when a question brought it back and the answer did not use it. Small: silence is weak
+    """Confidence it loses when it was restored for a question and the answer did not use it. Small, since that is weak
     evidence."""
     floor: Annotated[float, Within(0, 1)] = 0.1
     """Confidence never falls below this, so that a passage can recover."""
     minimum: Annotated[float, Within(0, 1)] = 0.1
-    """Passages below this are not restored. At least `floor`: at the floor, as by default, disuse takes nothing away
-    for good. The paper has 0.15."""
+    """Passages below this are not restored. At least `floor`; if equal, as by default, disuse excludes no passage for
+    good. The paper has 0.15."""
     ema: Annotated[float, Within(0, 1)] = 0.1
     """Share of the newest observation in the success rate; 0.1 remembers about ten."""
     half_life_s: Annotated[float, Within(1, 1e12, "seconds")] = 604_800.0
@@ -286,7 +289,7 @@ class TenantConfig(Section):
     keys_sha256: Sequence[
         Annotated[str, Like(r"[0-9a-f]{64}|\*", 'use 64 hex digits: printf %s "$KEY" | sha256sum', secret=True)]
     ] = ()
-    """SHA-256 of each credential, lower-case hex. Lantern keeps no key, not even here. "*": all that no other tenant
+    """SHA-256 of each credential, lower-case hex. Lantern stores no key, not even here. "*": all that no other tenant
     has; for one person, whose client signs in and gets a new token every few hours."""
 
 
@@ -295,9 +298,9 @@ class LogConfig(Section):
     """The `log:` section. Nothing logged holds a message or a credential."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """info is one line per restore and per fault. Of other packages: warnings and errors, or errors with `error`."""
+    """info is one line per restore and per fault. For other packages: warnings and errors, or errors with `error`."""
     json: bool = False
-    """true: one JSON object a line, for log collectors."""
+    """true: one JSON object per line, for log collectors."""
 
 
 TenantName = Annotated[
@@ -311,15 +314,15 @@ class TraceConfig(Section):
     """The `trace:` section. Spans hold no text of a message and no credential."""
 
     otlp_endpoint: Annotated[str, Url(optional=True)] = ""
-    """A collector's OTLP address over HTTP, "http://127.0.0.1:4318"; needs the extra `otel`. Empty: what
-    OTEL_EXPORTER_OTLP_ENDPOINT says, and without that nothing is traced."""
+    """A collector's OTLP address over HTTP, "http://127.0.0.1:4318"; needs the extra `otel`. Empty: that of
+    OTEL_EXPORTER_OTLP_ENDPOINT, and without that there is no tracing."""
     service_name: Annotated[str, Like(r"\S+", "use a name without spaces")] = "lantern"
-    """What the spans are of. OTEL_SERVICE_NAME overrides."""
+    """The name of the service in the spans. OTEL_SERVICE_NAME overrides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Section):
-    """Everything that can be set; `Config()` is what serves without a file."""
+    """All settings; `Config()` is what serves without a file."""
 
     server: ServerConfig = field(default_factory=ServerConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
@@ -331,7 +334,7 @@ class Config(Section):
     rerank: RerankConfig = field(default_factory=RerankConfig)
     reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
     tenants: Mapping[TenantName, TenantConfig] = field(default_factory=dict)
-    """Name -> credentials that are one tenant. A credential that is not listed is a tenant of its own."""
+    """Name -> credentials that form one tenant. A credential that is not listed is a tenant of its own."""
     privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     log: LogConfig = field(default_factory=LogConfig)
     trace: TraceConfig = field(default_factory=TraceConfig)
@@ -345,13 +348,13 @@ class Config(Section):
                     raise ConfigError(f"tenants.{name}", f"lists a key that is {owners[digest]}'s; leave it in one")
 
     def owners(self) -> dict[str, str]:
-        """What `tenants:` lists -> the tenant that lists it, for tenant_named()."""
+        """Each credential listed in `tenants:` -> the tenant that lists it, for tenant_named()."""
         return {digest: name for name, tenant in self.tenants.items() for digest in tenant.keys_sha256}
 
 
 def tenant_named(owners: Mapping[str, str], credential: str) -> str:
-    """The tenant that the config names for a credential, or the first of its keys, a line each, that it names; empty
-    when it names none."""
+    """The tenant that the config names for a credential, or for the first of several keys, one per line, that it names;
+    "" if it names none."""
     if not owners:
         return ""
     marks = (hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest() for key in credential.split("\n"))
@@ -359,10 +362,10 @@ def tenant_named(owners: Mapping[str, str], credential: str) -> str:
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Config:
-    """The settings of `path` (None: the defaults), with what `environ` overrides. Raises ConfigError."""
+    """The settings of `path` (None: the defaults), overridden by `environ`. Raises ConfigError."""
     raw: dict[str, Any] = {}
     if path is not None:
-        from lantern_proxy.config.file import read  # brings yaml, which most starts do without
+        from lantern_proxy.config.file import read  # imports yaml, which most starts do not need
 
         raw = read(path)
     try:

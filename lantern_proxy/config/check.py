@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 class ConfigError(ValueError):
     """A setting that cannot be used. The message names the place, the value and the way out.
 
-    place: dotted, "restore.budget_chars"; empty when the whole file is meant
+    place: dotted, "restore.budget_chars"; empty if the whole file is meant
     """
 
     def __init__(self, place: str, problem: str) -> None:
@@ -29,16 +29,16 @@ class ConfigError(ValueError):
         self.place, self.problem = place, problem
 
     def under(self, parent: str) -> "ConfigError":
-        """The same error with `parent` in front of its place: `chars` becomes `restore.chars`."""
+        """The same error with `parent` before its place: `chars` becomes `restore.chars`."""
         glue = "." if parent and self.place and not self.place.startswith("[") else ""
         return ConfigError(parent + glue + self.place, self.problem)
 
 
 def secret(place: str, file: str, variable: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """A secret that settings say where to find, and what to call that place in an error.
+    """(a secret from the file or environment variable named by settings, the name of its place for an error).
 
-    place: what `<place>_file` and `<place>_env` begin with; the file counts when both are set
-    returns: ("", ...) when the environment variable is not set. ConfigError when the file cannot be read.
+    place: prefix of the settings `<place>_file` and `<place>_env`; the file counts if both are set
+    returns: ("", ...) if the environment variable is not set. ConfigError if the file cannot be read.
     """
     if not file:
         return environ.get(variable, ""), f"{place}_env {variable}"
@@ -52,7 +52,7 @@ def secret(place: str, file: str, variable: str, environ: Mapping[str, str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Bounds of a number, both allowed. `unit` is told in the error."""
+    """Bounds of a number, both included. `unit` is for the error message."""
 
     low: float
     high: float
@@ -70,13 +70,13 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """Marks a text as an http(s) URL; it loses its trailing slashes."""
+    """Marks a text as an http(s) URL; trailing slashes are removed."""
 
     optional: bool = False
 
 
 class Section:
-    """Checks and converts every field by its type, whoever builds it."""
+    """Base of all sections: checks and converts every field by its type, however it is constructed."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ def hints_of(section: type) -> dict[str, Any]:
 
 
 def convert(value: Any, hint: Any, place: str) -> Any:
-    """`value` as the type `hint` says, or ConfigError at `place`."""
+    """`value` converted to the type `hint`. ConfigError at `place` if that is impossible."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -154,7 +154,7 @@ def _scalar(value: Any, hint: Any, place: str) -> Any:
 
 
 def _choice(value: Any, choices: tuple[Any, ...], place: str) -> Any:
-    if isinstance(value, bool):  # YAML reads a bare on or off as a truth value
+    if isinstance(value, bool):  # YAML reads an unquoted on or off as a boolean
         value = "on" if value else "off"
     if value in choices:
         return value
@@ -175,7 +175,7 @@ def _limit(value: Any, rule: object, place: str) -> Any:
 
 
 _ENDPOINT = re.compile("/(chat/completions|responses|messages)/*$")
-"""What clients add to a base URL, and is pasted with it."""
+"""What clients add to a base URL, and people paste with it."""
 
 
 def _url(value: str, place: str) -> str:
@@ -203,7 +203,7 @@ def _join(place: str, key: object) -> str:
 
 
 def _nearest(key: object, known: Sequence[str]) -> str:
-    """The closest known key, else all of them."""
+    """The closest known key, else all of them, for an error message."""
     return " or ".join(get_close_matches(str(key), known, n=1) or known)
 
 

@@ -1,4 +1,4 @@
-"""Reads a config file. Apart, so that a start without one does not import yaml."""
+"""Reads a config file. A separate module, so that a start without one does not import yaml."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from lantern_proxy.config.check import ConfigError, shown
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, where YAML would silently keep the last."""
+    """SafeLoader that refuses a duplicate key, of which YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -23,7 +23,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _not_yaml(error: Exception) -> str:
-    """Where a file stops being YAML, and why."""
+    """Where a file stops being valid YAML, and why."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return f"is not YAML: {' '.join(str(error).split())}"

@@ -15,18 +15,18 @@ Weight = Annotated[float, Within(0, 100)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig(Section):
-    """One way to rank: an entry of `retrieval.types`, or what holds for all types."""
+    """One way to rank: an entry of `retrieval.types`, or the settings for all types."""
 
     fusion: Literal["zscore", "rrf"] = "zscore"
     """zscore: a weighted sum of z-scores, so that a clear winner counts for more. rrf: by ranks, as the papers do."""
     weights: Mapping[Signal, Weight] = field(default_factory=dict)
-    """Signal -> weight, where it differs from `restore.weights`."""
+    """Signal -> weight, if it differs from `restore.weights`."""
     tau: Annotated[float, Within(0, 1)] = 0.5
-    """Cascade: vectors are skipped when words are at least this sure of their best passages. 1: never, 0: always."""
+    """Cascade: vectors are skipped if words are at least this sure of their best passages. 1: never, 0: always."""
     recency: Annotated[float, Within(0, 100)] = 0.0
-    """What the newest passage gains over an old one: in z-scores, or in reciprocal ranks (AgentIR: 0.005)."""
+    """Bonus of the newest passage over an old one: in z-scores, or in reciprocal ranks (AgentIR: 0.005)."""
     recency_days: Annotated[float, Within(0.01, 100_000, "days")] = 30.0
-    """Days after which that gain has fallen to 1/e."""
+    """Days after which that bonus has fallen to 1/e."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +34,15 @@ class RetrievalConfig(Section):
     """The `retrieval:` section: how signals become one ranking. `lantern tune` finds values for your questions."""
 
     router: Literal["off", "rules", "soft"] = "rules"
-    """Which of `types` a question takes. rules: that of its type. soft: all, by how likely each type is. off: none."""
+    """Which of `types` a question uses. rules: its type's. soft: all, weighted by how likely each is. off: none."""
     fusion: Literal["zscore", "rrf"] = "zscore"
     """zscore: a weighted sum of z-scores, so that a clear winner counts for more. rrf: by ranks, as the papers do."""
     tau: Annotated[float, Within(0, 1)] = 0.5
-    """Cascade: vectors are skipped when words are at least this sure of their best passages. 1: never, 0: always."""
+    """Cascade: vectors are skipped if words are at least this sure of their best passages. 1: never, 0: always."""
     recency: Annotated[float, Within(0, 100)] = 0.0
-    """What the newest passage gains over an old one: in z-scores, or in reciprocal ranks (AgentIR: 0.005)."""
+    """Bonus of the newest passage over an old one: in z-scores, or in reciprocal ranks (AgentIR: 0.005)."""
     recency_days: Annotated[float, Within(0.01, 100_000, "days")] = 30.0
-    """Days after which that gain has fallen to 1/e."""
+    """Days after which that bonus has fallen to 1/e."""
     types: Mapping[QueryType, Mapping[str, Any]] = field(default_factory=dict)
     """Type of question -> settings that differ for it: fusion, weights, tau, recency, recency_days."""
 
@@ -59,11 +59,11 @@ class RetrievalConfig(Section):
                 raise ConfigError(f"types.{name}.{unknown}", f"is not a setting; use {known}") from None
 
     def of(self, query_type: QueryType | None) -> PipelineConfig:
-        """The pipeline of a type; None: that of no type in particular."""
+        """The pipeline of a type; None: that for no particular type."""
         shared = _pipeline(fusion=self.fusion, tau=self.tau, recency=self.recency, recency_days=self.recency_days)
         own = self.types.get(query_type, {}) if query_type else {}
         return replace(shared, **own) if own else shared
 
 
 _pipeline = lru_cache(maxsize=16)(PipelineConfig)
-"""Checked once, and not for every question."""
+"""Cached, so that the settings are checked once and not for every question."""

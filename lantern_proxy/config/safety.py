@@ -18,11 +18,11 @@ Pattern = Annotated[str, Like(r"(?s).+", "use a regular expression")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig(Section):
-    """The `access:` section: who may use the proxy, and who may look into the archive through it."""
+    """The `access:` section: who may use the proxy, and who may read the archive through it."""
 
     keys: Literal["auto", "required", "off"] = "auto"
-    """auto: proxy keys are asked for as soon as there is one (`lantern keys add`), and must be there when other
-    machines can reach the port. required: always. off: never, for a Lantern behind a door of your own."""
+    """auto: proxy keys are required as soon as there is one (`lantern keys add`), and must exist if other machines can
+    reach the port. required: always. off: never, for a Lantern behind access control of your own."""
     keys_file: str = ""
     """Where `lantern keys` keeps the hashes of proxy keys. Empty: beside the archive, lantern.db.keys."""
     admin: Literal["loopback", "token"] = "loopback"
@@ -32,15 +32,15 @@ class AccessConfig(Section):
     )
     """Environment variable that holds the admin token; unset: there is none."""
     admin_token_file: str = ""
-    """A file that holds it, instead."""
+    """A file that holds it, as an alternative."""
     hosts: Sequence[HostName] = ()
-    """Names by which browsers and admins may call this machine, besides its addresses, localhost and server.host."""
+    """Names by which browsers and admins may address this machine, besides its addresses, localhost and server.host."""
     origins: Sequence[Origin] = ()
-    """Web pages of other origins that may call Lantern without a credential, as a browser does before it sends one,
-    and read why a request was refused. And where the page of Lantern itself is, behind a proxy that sets another Host:
-    it may change nothing else. Other pages cannot read what is under /lantern."""
+    """Origins of web pages that may call Lantern without a credential, as browsers do before they send one, and read
+    why a request was refused. Also the origin of Lantern's own page behind a proxy that sets another Host; it may
+    change nothing otherwise. Other pages cannot read anything under /lantern."""
     requests_per_minute: Annotated[int, Within(0, 10_000_000)] = 0
-    """Most requests a minute of one credential, a minute's worth at once. 0: no limit; the upstream has its own."""
+    """Most requests a minute of one credential, also as a burst. 0: no limit; the upstream has its own."""
     max_body_mb: Annotated[int, Within(1, 100_000, "megabytes")] = 512
     """Longer bodies are answered 413. OpenAI takes files of 512 MB, and nothing longer."""
 
@@ -65,18 +65,19 @@ class PrivacyConfig(Section):
     """Name -> regular expression of more that is replaced: {employee: "E-[0-9]{6}"}."""
     skip_paths: Sequence[str] = ()
     """Requests by path, * for anything, of which no text is archived, as with the header `x-lantern-archive: off`. With
-    /v1 or without is the same."""
+    or without /v1 is the same."""
     skip_models: Sequence[str] = ()
     """The same by model."""
     skip_roles: Sequence[Literal["system", "user", "assistant", "tool"]] = ()
     """Messages of these roles are not archived, and never restored."""
     keep_days: Annotated[float, Within(0, 100_000, "days")] = 0.0
-    """What was said and archived longer ago is removed, up to a hundredth of that time late; where that was last done
-    two weeks ago or more by the clock, which may be wrong, three days later. 0: nothing is removed for its age."""
+    """Text that was said and archived longer ago is removed, up to a hundredth of that time late. After two weeks or
+    more without a removal, the clock may be wrong, and it is removed three days later. 0: nothing is removed for its
+    age."""
     keep_mb: Annotated[int, Within(0, 100_000_000, "megabytes")] = 0
-    """When the archive grows larger, its oldest messages are removed. 0: it may grow."""
+    """If the archive grows larger, its oldest messages are removed. 0: no limit."""
     keep_messages: Annotated[int, Within(0, 1_000_000_000)] = 0
-    """Most messages of one tenant; the oldest are removed. 0: any number."""
+    """Most messages of one tenant; the oldest are removed. 0: no limit."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)

@@ -2,10 +2,10 @@
 
     chat()                       the 60 turns that ship with Lantern, their summary, six details that it loses
     SHAPES[name](history, summary, question)  -> the messages of the first request after a compaction
-    upstream(chat())             a Starlette app that answers by the script, and questions only from what it was sent
+    upstream(chat())             a Starlette app that answers from the script, and questions only from what it was sent
     play(chat(), ...)            all of it through real servers on 127.0.0.1: `lantern demo` shows the Story
 
-No key and no network. Without Lantern means: the same request, sent straight to the same upstream.
+No key and no network. "Without Lantern" is the same request, sent straight to the same upstream.
 """
 
 import json
@@ -39,9 +39,9 @@ class Outcome:
     detail: Detail
     question: str
     without: str
-    """What the model answered to the client's own request."""
+    """The model's answer to the client's own request."""
     answer: str
-    """What it answered to the request that Lantern sent."""
+    """Its answer to the request that Lantern sent."""
     request: str
     """Id for `lantern why`."""
     event: str
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What happened, from the first turn to the last question."""
+    """The course of the demo, from the first turn to the last question."""
 
     shape: str
     words: Words
@@ -74,14 +74,14 @@ class Story:
     messages: int
     history_chars: int
     compacted_chars: int
-    """Of the client's first request after the compaction."""
+    """Characters of the client's first request after the compaction."""
     played_s: float
     """Seconds that all turns took, the scripted upstream included."""
     embedder: str
     """Its state when the questions were asked: off, warming, ready or failed."""
     outcomes: tuple[Outcome, ...]
     stranger: int
-    """Details that a second credential got out of the same requests. Must be 0."""
+    """Details that a second credential got from the same requests. Must be 0."""
 
 
 _WAIT_S = 60.0
@@ -95,7 +95,7 @@ def play(script: Chat, shape: str, words: Words, config: Config, *, tell: Tell =
 
     config: its archive is used as it is; its upstream is replaced by the scripted one
     """
-    from lantern_proxy.app import create  # the script, the shapes and the upstream need no proxy
+    from lantern_proxy.app import create  # here, since the script, the shapes and the upstream need no proxy
 
     model = upstream(script)
     with serving(model) as model_url:
@@ -137,7 +137,7 @@ class _Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """One client: where it calls and with which key."""
+    """One client: the URL it calls, and its key."""
 
     http: httpx.Client
     url: str
@@ -154,7 +154,7 @@ class _Caller:
 
 
 def _converse(script: Chat, through: _Caller, tell: Tell) -> None:
-    """All turns, each request with the whole history, as clients do; every other one streamed."""
+    """Play all turns, each request with the whole history, as clients do; every other one is streamed."""
     history = script.history
     for at in range(len(script.turns)):
         tell("playing the chat through Lantern", at, len(script.turns))
@@ -173,7 +173,7 @@ def _interrogate(
     received: Sequence[Mapping[str, Any]],
     tell: Tell,
 ) -> tuple[Outcome, ...]:
-    """Ask for every detail, one after the other in the compacted conversation."""
+    """Ask for every detail, one after the other, in the compacted conversation."""
     said: list[Wire] = []
     outcomes: list[Outcome] = []
     for at, detail in enumerate(script.details):
@@ -207,7 +207,7 @@ def _outcome(detail: Detail, question: str, without: str, reply: _Reply, sent: S
 
 
 def _await_vectors(http: httpx.Client, url: str, kept: ArchiveConfig, tell: Tell) -> str:
-    """Wait while the embedder compiles its model or has passages to embed; its state at the end."""
+    """Wait while the embedder compiles its model or has passages to embed; returns its state at the end."""
     deadline = time.monotonic() + _WAIT_S
     with Archive(kept.path, read_only=True, key=kept.key()) as archive:
         while True:
@@ -235,10 +235,10 @@ def _streamed(events: str) -> str:
 
 
 def configured(config: Config, directory: Path, *, dense: bool) -> Config:
-    """`config` with its archive in `directory`, and without the embedder when `dense` is false.
+    """`config` with its archive in `directory`, and without the embedder if `dense` is false.
 
-    A restore gets four seconds, so that a machine that is busy starting two servers does not spoil the show; the
-    milliseconds that are shown are those it took.
+    A restore gets four seconds, so that a machine that is busy starting two servers does not spoil the demo; the
+    milliseconds shown are those it took.
     """
     embed = config.embed if dense else replace(config.embed, enabled="off")
     restore = replace(config.restore, deadline_ms=max(config.restore.deadline_ms, 4_000))

@@ -25,15 +25,15 @@ SUMMARISE = (
 )
 MODEL = "scripted-1"
 _HEADER = re.compile(r"^\[[^\]\n]*#\d+[^\]\n]*\]\s*")
-"""Date, speaker and turn that a passage has in a block; a model would not quote it."""
+"""The date, speaker and turn before a passage in a block, which a model would not quote."""
 
 
 class DemoError(RuntimeError):
-    """The play cannot go on: a server did not start, or an answer came back altered."""
+    """The demo cannot continue: a server did not start, or an answer was altered on its way."""
 
 
 def answer_from(texts: Sequence[str], detail: Detail) -> str:
-    """The first sentence of `texts` that holds the answer, else UNKNOWN. What a model without a memory could say."""
+    """The first sentence of `texts` that holds the answer, else UNKNOWN: what a model without a memory can say."""
     for text in texts:
         for sentence in re.split(r"(?<=[.!?])\s+|\n+", text):
             if detail.answer in sentence:
@@ -42,10 +42,10 @@ def answer_from(texts: Sequence[str], detail: Detail) -> str:
 
 
 def upstream(script: Chat) -> Starlette:
-    """A model that knows its script and nothing else: POST /v1/chat/completions, streamed or not.
+    """A model that knows only its script: POST /v1/chat/completions, streamed or not.
 
     It answers a line of the script with the next line, a request for a summary with the script's summary, and a
-    question about a detail with a sentence of what it was sent, or UNKNOWN. `.state.received` keeps every body.
+    question about a detail with a sentence from the request, or UNKNOWN. `.state.received` keeps every body.
     """
     replies = dict(script.turns)
     questions = {words: detail for detail in script.details for words in (detail.literal, detail.other)}
@@ -74,7 +74,7 @@ def upstream(script: Chat) -> Starlette:
 
 @contextmanager
 def serving(asgi: Any) -> Iterator[str]:
-    """Serve `asgi` on a free port of 127.0.0.1 in a thread, yield its URL, and stop with the block."""
+    """Serve `asgi` on a free port of 127.0.0.1 in a thread, yield its URL, and stop after the block."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(asgi, log_config=None, ws="none", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=server.run, args=([listener],), name="demo-server", daemon=True)
@@ -97,7 +97,7 @@ def _completion(text: str, number: int) -> dict[str, Any]:
 
 
 async def _events(text: str, number: int) -> AsyncIterator[str]:
-    """Server-sent events of a streamed completion, one a word."""
+    """Server-sent events of a streamed completion, one per word."""
     head = {"id": f"chatcmpl-demo-{number}", "object": "chat.completion.chunk", "model": MODEL}
     deltas: list[tuple[dict[str, str], str | None]] = [({"role": "assistant", "content": ""}, None)]
     deltas += [({"content": word}, None) for word in re.findall(r"\S+\s*|\s+", text)]

@@ -7,12 +7,12 @@ from importlib.resources import files
 from typing import Literal
 
 Wire = dict[str, str]
-"""One message as chat completions has it: {"role": ..., "content": ...}."""
+"""One message in the form of Chat Completions: {"role": ..., "content": ...}."""
 Words = Literal["literal", "other"]
 Shape = Callable[[Sequence[Wire], str, str], list[Wire]]
 
 _KEPT_CHARS = 4_000
-"""What the silently truncating client keeps: with 4,000 of 20,000 characters, the last fifth."""
+"""What the silently truncating client keeps: 4,000 of 20,000 characters, the last fifth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,10 @@ class Detail:
     id: str
     about: str
     turn: int
-    """Where it is said, from 1."""
+    """The turn in which it is said, from 1."""
     speaker: Literal["user", "assistant"]
     answer: str
-    """Stands in that one message and nowhere else."""
+    """Occurs in that one message and nowhere else."""
     literal: str
     """A question in the words of the statement."""
     other: str
@@ -42,7 +42,7 @@ class Chat:
     title: str
     system: str
     turns: tuple[tuple[str, str], ...]
-    """What the user says, what the assistant answers."""
+    """(what the user says, what the assistant answers) for each turn."""
     summary: str
     details: tuple[Detail, ...]
 
@@ -71,18 +71,18 @@ def chat() -> Chat:
 
 
 def summary_as_user(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
-    """The summary in a user message of its own, then the last exchange: as pi, Cline and LangChain do."""
+    """The summary in a user message of its own, then the last exchange, as pi, Cline and LangChain do."""
     said = f"The conversation history before this point was compacted into the following summary:\n\n{summary}"
     return [history[0], say("user", said), *history[-2:], say("user", question)]
 
 
 def summary_as_assistant(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
-    """The first user message is kept and the assistant seems to have answered it with the summary."""
+    """The first user message is kept, and the assistant seems to have answered it with the summary."""
     return [history[0], history[1], say("assistant", summary), *history[-2:], say("user", question)]
 
 
 def truncated(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
-    """The oldest messages are dropped without a word until the rest fits: trim_messages and other windows."""
+    """The oldest messages are silently dropped until the rest fits, as by trim_messages and other windows."""
     first, room = len(history), _KEPT_CHARS
     while first > 1 and (room := room - len(history[first - 1]["content"])) >= 0:
         first -= 1
@@ -90,13 +90,13 @@ def truncated(history: Sequence[Wire], summary: str, question: str) -> list[Wire
 
 
 def summary_in_system(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
-    """The summary is appended to the system prompt, the last two exchanges stay."""
+    """The summary is appended to the system prompt; the last two exchanges stay."""
     system = f"{history[0]['content']}\n\nSummary of the conversation so far:\n{summary}"
     return [say("system", system), *history[-4:], say("user", question)]
 
 
 def continued(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
-    """A message that the session is being continued, and the last message only: as Claude Code does."""
+    """A message that the session is being continued, and the last message only, as Claude Code does."""
     said = (
         "This session is being continued from a previous conversation that ran out of context. The conversation is "
         f"summarized below:\n{summary}\n\nPlease continue from where we left it off, without asking further questions."
