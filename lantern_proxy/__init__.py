@@ -1,9 +1,9 @@
 """Lantern: a drop-in proxy that gives back what your LLM client's compaction lost.
 
-    from lantern_proxy import Lantern      # for programs that want no proxy
+    from lantern_proxy import Lantern      # for programs without a proxy
     from lantern_proxy.bm25 import Index   # the lexical index alone
 
-Importing this package loads nothing else; `Lantern` is loaded when it is first asked for.
+Importing this package loads nothing else; `Lantern` is loaded on first use.
 """
 
 from typing import TYPE_CHECKING

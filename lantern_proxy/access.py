@@ -1,11 +1,11 @@
-"""Access to the upstreams: decides who is let in, before anything else of a request is read.
+"""Access to the upstreams: decides whether a request is admitted, before its body is read.
 
     refused = access.admit(arrival, caller)      # proxied paths: proxy key, origin, limits; swaps the key upstream
 
-For what is below /lantern see access_admin.py.
+For everything below /lantern see access_admin.py.
 
-A proxy key comes in `x-lantern-key`, or where the client's SDK puts its provider's key. It never goes upstream: what it
-is mapped to does, or what the client sent besides, or nothing.
+A proxy key comes in `x-lantern-key`, or where the client's SDK puts its provider's key. It is never forwarded: the
+upstream gets the key that it is mapped to, or another key of the client's, or none.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ log = logging.getLogger("lantern.access")
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 _NOT_ASKING = frozenset({b"x-lantern-key", *CREDENTIALS, b"transfer-encoding"})
-"""Headers of a key or a body, which no browser's preflight has."""
+"""Headers of a key or a body, which a browser's preflight request never has."""
 _READABLE: tuple[Header, ...] = ((b"access-control-expose-headers", b"*"), (b"vary", b"origin"))
-"""For a page that may read an answer: all of its headers (Fetch: CORS protocol)."""
+"""Headers for a page that may read an answer: it may read all of its headers (Fetch: CORS protocol)."""
 _CALLERS = 10_000
-"""Callers whose rate is known; the one seen longest ago is forgotten first."""
+"""Most callers whose rate is tracked; the least recently seen is dropped first."""
 FROM_WORKER = "lantern.from_worker"
-"""Key of the ASGI scope: true where another worker asks, so that this one answers for itself."""
+"""Key of the ASGI scope: true if another worker asks, so that this one answers only for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Refusal:
 
     @property
     def body(self) -> dict[str, object]:
-        """The answer's JSON body."""
+        """The JSON body of the answer."""
         return failure(self.kind, f"lantern: {self.message}")
 
     async def send(self, send: Send, for_page: Sequence[Header] = ()) -> None:
@@ -56,7 +56,7 @@ class Refusal:
 
 
 class AccessControl:
-    """Decides on each request for an upstream. Raises KeysError when the keys file cannot be read."""
+    """Decides on each request for an upstream. Raises KeysError if the keys file cannot be read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config.access
@@ -66,10 +66,10 @@ class AccessControl:
         self._most = config.access.max_body_mb * 1_000_000
 
     def admit(self, arrival: Arrival, caller: str) -> Refusal | None:
-        """Why a request for an upstream is refused; None admits it. A proxy key sets its tenant and upstream key, a
-        page that may call without a credential the headers that let it read our own answers.
+        """Why a request for an upstream is refused; None admits it. For a proxy key, sets its tenant and upstream key;
+        for a page that may call without a credential, the headers that let it read our own answers.
 
-        caller: the address that it comes from
+        caller: the address of the client
         """
         headers = dict(arrival.headers)
         if b"origin" in headers and (refused := self._refuse_page(arrival, headers)):
@@ -103,13 +103,13 @@ class AccessControl:
         return None
 
     def tenant_of(self, arrival: Arrival) -> str:
-        """The tenant of the proxy key that a request came with; empty when there is none."""
+        """The tenant of the request's proxy key; "" if it has none."""
         self._keyring.refresh()
         key = self._key_of(arrival)[0] if self._needs_key else None
         return key.tenant if key else ""
 
     def _key_of(self, arrival: Arrival) -> tuple[ProxyKey | None, str]:
-        """The proxy key that a request came with, and as it stands there."""
+        """The request's proxy key, and the text in which it came."""
         own = arrival.header("x-lantern-key")
         presented = [own] if own else arrival.credentials(_CREDENTIALS)
         found = ((self._keyring.find(each), each) for each in presented)
@@ -117,14 +117,15 @@ class AccessControl:
 
     @property
     def _needs_key(self) -> bool:
-        """Must a request bring a proxy key?"""
+        """Is a proxy key required?"""
         return self._config.keys != "off" and (self._keyring.is_used or self._config.keys == "required")
 
     def _refuse_page(self, arrival: Arrival, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """Why a web page (a request with `Origin`) is refused: any page in a browser of this machine could send it.
+        """Why a request of a web page (one with `Origin`) is refused: any page in a browser on this machine could send
+        one.
 
-        A page whose host name is not ours may have been rebound to this address; one without a credential needs none to
-        use a model that runs here.
+        A page whose host name is not ours may have been rebound to this address; one without a credential could use a
+        model that runs here, which needs none.
         """
         host, origin = host_of(headers.get(b"host", b"")), headers[b"origin"].decode("latin-1")
         if origin not in self._config.origins:
@@ -142,7 +143,7 @@ class AccessControl:
         return Refusal(413, "request_too_large", told)
 
     def measured(self, arrival: Arrival, receive: Receive, send: Send) -> tuple[Receive, Send]:
-        """The same pair, but a body of unknown length is counted as it comes and ends with 413 once it is too long."""
+        """The same pair, but a body of unknown length is counted as it arrives, and refused with 413 if too long."""
         if not arrival.header("transfer-encoding"):
             return receive, send
         meter = _Meter(self._most, replace(self._too_long(), headers=arrival.for_page), receive, send)
@@ -150,7 +151,7 @@ class AccessControl:
 
 
 def _is_preflight(arrival: Arrival, headers: Mapping[bytes, bytes]) -> bool:
-    """Does a browser ask whether a page may send something? It brings neither key nor body (Fetch: CORS-preflight)."""
+    """Is this a browser's preflight request? It has neither key nor body (Fetch: CORS-preflight)."""
     asks = arrival.method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
     return asks and headers.keys().isdisjoint(_NOT_ASKING) and headers.get(b"content-length", b"0") == b"0"
 
@@ -166,9 +167,9 @@ _NO_KEY = (
 
 
 def swap(arrival: Arrival, key: ProxyKey, presented: str) -> None:
-    """Set the tenant, and put the upstream's key where the proxy key was. KeysError when that one is missing.
+    """Set the tenant, and replace the proxy key by the upstream's. KeysError if that is missing.
 
-    presented: the proxy key, which goes nowhere; where it has no upstream's key, one of the client's own goes on
+    presented: the proxy key, which is never forwarded; if it has no upstream key, another key of the client's is
     """
     arrival.tenant = key.tenant
     anthropic = is_anthropics(arrival.path, arrival.headers)
@@ -184,7 +185,7 @@ def swap(arrival: Arrival, key: ProxyKey, presented: str) -> None:
 
 
 def climbs(path: str) -> bool:
-    """Would a server that resolves dot segments, percent-encoded ones too, leave the base that `path` is put under?"""
+    """Would a server that resolves dot segments, also percent-encoded ones, leave the base that precedes `path`?"""
     depth = 0
     for segment in path.removeprefix("/v1").replace("\\", "/").replace("%2f", "/").replace("%2F", "/").split("/"):
         plain = segment.replace("%2e", ".").replace("%2E", ".")
@@ -196,7 +197,7 @@ def climbs(path: str) -> bool:
 
 @dataclass(slots=True)
 class _Meter:
-    """Counts a body as it comes."""
+    """Counts the bytes of a body as they arrive."""
 
     room: int
     refusal: Refusal
@@ -222,13 +223,13 @@ class _Meter:
 
 @dataclass(slots=True)
 class Rate:
-    """A bucket for each caller that holds a minute's worth and fills evenly. 0: no limit."""
+    """A token bucket per caller that holds a minute's worth and fills evenly. 0: no limit."""
 
     per_minute: int
     _buckets: OrderedDict[bytes, tuple[float, float]] = field(default_factory=OrderedDict)
 
     def wait(self, caller: str, now: float) -> int:
-        """0 when `caller` may come in now, which then counts; else whole seconds until it may."""
+        """0 if `caller` may make a request now, which is then counted; else whole seconds until it may."""
         name = hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         left, since = self._buckets.pop(name, (float(self.per_minute), now))
         left = min(float(self.per_minute), left + (now - since) * self.per_minute / 60)
@@ -240,12 +241,12 @@ class Rate:
 
 
 def own_names(config: Config) -> frozenset[str]:
-    """Names that this machine goes by, besides its addresses."""
+    """Names of this machine, besides its addresses."""
     return frozenset({"localhost", config.server.host.lower(), *(host.lower() for host in config.access.hosts)})
 
 
 def names_us(host: str, own: frozenset[str], *, loopback: bool = False) -> bool:
-    """Does `host` name this machine? Rebinding needs a name; loopback: of addresses only this machine's own count."""
+    """Does `host` name this machine? Any address does, since rebinding needs a name; loopback: only its own ones do."""
     return host.lower() in own or (is_loopback(host) if loopback else _address(host.strip("[]")) is not None)
 
 
@@ -255,7 +256,7 @@ def host_of(value: bytes) -> str:
 
 
 def parts_of(url: str) -> SplitResult:
-    """A URL taken apart. One that cannot be (`http://[::1`) has no parts, and so names nobody."""
+    """A parsed URL. An invalid one (`http://[::1`) has no parts, and so names nobody."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -263,7 +264,7 @@ def parts_of(url: str) -> SplitResult:
 
 
 def is_loopback(host: str) -> bool:
-    """Is this address one of this machine's own? An IPv4 address within IPv6 counts as itself."""
+    """Is this a loopback address? An IPv4 address within IPv6 counts as itself."""
     address = _address(host)
     return address is not None and (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
@@ -276,12 +277,12 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def reachable_from_elsewhere(host: str) -> bool:
-    """Would a server that listens on `host` be reached by other machines?"""
+    """Can other machines reach a server that listens on `host`?"""
     return not (is_loopback(host.strip("[]")) or host == "localhost")
 
 
 def refuse_open_access(config: Config) -> None:
-    """ConfigError when other machines could come in, and nothing asks who they are."""
+    """Raise ConfigError if other machines could connect and no key is required."""
     if not reachable_from_elsewhere(config.server.host):
         return
     if config.access.keys == "off":

@@ -1,4 +1,4 @@
-"""Access to everything below /lantern: who may look into the archive, and who may change it."""
+"""Access to everything below /lantern: who may read the archive, and who may change it."""
 
 import base64
 import hashlib
@@ -13,19 +13,19 @@ from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError, secret
 
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
-"""Headers by which a proxy on this machine says that somebody else is calling."""
+"""Headers in which a proxy on this machine names the real client."""
 _LEAST_TOKEN = 16
-"""Characters of an admin token; a shorter one could be guessed."""
+"""Least characters of an admin token; a shorter one could be guessed."""
 STRANGER = "lantern.stranger"
-"""Key of the ASGI scope: true where a caller may know no more than that Lantern is up."""
+"""Key of the ASGI scope: true if the caller may learn only that Lantern is up."""
 
 
 class AdminAccess:
-    """Lets callers into `inner` (an ASGI application) who may look into the archive.
+    """Admits callers who may read the archive to `inner` (an ASGI application).
 
-    They are on this machine (unless access.admin is token) or hold the admin token, as `Authorization: Bearer TOKEN`,
-    as the password of `Basic`, or in `x-lantern-admin`. They name this machine in Host: a page that rebinds a name of
-    its own does not. What changes something must not come from a page of another origin.
+    They are on this machine (unless access.admin is token) or have the admin token, as `Authorization: Bearer TOKEN`,
+    as the password of `Basic`, or in `x-lantern-admin`. Their Host header must name this machine, which that of a page
+    with a rebound name does not. Requests that change something must not come from a page of another origin.
     """
 
     def __init__(self, config: Config, inner: ASGIApp) -> None:
@@ -74,7 +74,7 @@ class AdminAccess:
         return Refusal(403, "permission_error", f"{told}; set {self._config.access.admin_token_env} to let others in")
 
     def _foreign_page(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """Of what changes something: did a page of another origin send it?"""
+        """Why a request that changes something is refused if a page of another origin sent it."""
         origin = headers.get(b"origin", b"").decode("latin-1")
         site = headers.get(b"sec-fetch-site", b"none")
         if origin and origin not in self._config.access.origins:
@@ -92,7 +92,7 @@ class AdminAccess:
 
 
 def admin_token(config: Config) -> bytes:
-    """The admin token; empty when there is none. ConfigError when it is one that could be guessed."""
+    """The admin token; empty if there is none. ConfigError if it could be guessed."""
     access = config.access
     text, place = secret("access.admin_token", access.admin_token_file, access.admin_token_env, os.environ)
     if not text:

@@ -1,11 +1,11 @@
-"""Proxy keys: hashed, named, revocable; each is a tenant, with upstream keys that its holder never sees.
+"""Proxy keys: hashed, named, revocable. Each belongs to a tenant, with upstream keys that its holder never sees.
 
     keyring = Keyring(keys_file(config))
     secret = keyring.add("alice", tenant="alice", upstream={"any": "env:OPENAI_API_KEY"}, now=time.time())
     keyring.find(secret).tenant
 
-The file is JSON with mode 0600 and holds SHA-256 of random 256-bit keys, which nobody can turn back. A running proxy
-sees a change within a second.
+The file is JSON with mode 0600 and holds SHA-256 of random 256-bit keys, which cannot be reversed. A running proxy sees
+a change within a second.
 """
 
 import hashlib
@@ -32,28 +32,28 @@ PROVIDERS = ("any", "openai", "anthropic")
 
 
 class KeysError(OSError):
-    """The keys file cannot be used, or a key cannot be made. Nobody is let in by mistake."""
+    """The keys file cannot be used, or a key cannot be made. Nobody is admitted by mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyKey:
-    """One key, without the key."""
+    """One key's record, without the key itself."""
 
     name: str
     sha256: str
     tenant: str
     upstream: Mapping[str, str] = field(default_factory=dict)
-    """Provider (any, openai, anthropic) -> where its key is: env:VARIABLE or file:PATH."""
+    """Provider (any, openai, anthropic) -> the source of its key: env:VARIABLE or file:PATH."""
     created_at: float = 0.0
     revoked_at: float = 0.0
 
     def secret_for(self, provider: str) -> str | None:
-        """The upstream key, read now; None when none is mapped. KeysError when what is mapped is not there."""
+        """The upstream key, read now; None if none is mapped. KeysError if its source is missing."""
         source = self.upstream.get(provider) or self.upstream.get("any")
         return None if source is None else self._secret_in(source)
 
     def lacking(self, kinds: Container[str]) -> Iterator[str]:
-        """Why requests with this key are refused: what it is mapped to, and is not there now. kinds: env, file"""
+        """Messages for mapped sources that are missing now, so that requests are refused. kinds: env, file"""
         for source in dict.fromkeys(self.upstream.values()):
             if source.partition(":")[0] in kinds:
                 try:
@@ -75,13 +75,13 @@ class ProxyKey:
 
 
 def keys_file(config: Config) -> Path:
-    """Where the keys of this deployment are kept."""
+    """The keys file of this deployment."""
     named = config.access.keys_file
     return Path(named).expanduser() if named else Path(f"{config.archive.path}.keys")
 
 
 def closed_to_all(config: Config) -> str:
-    """Why nobody can come in: a proxy key is asked for, and there is none that holds. "" where somebody can."""
+    """Why nobody can be admitted: a proxy key is required, and there is no valid one. "" if somebody can."""
     keyring = Keyring(keys_file(config))
     if len(keyring) or not (keyring.is_used or config.access.keys == "required") or config.access.keys == "off":
         return ""
@@ -89,18 +89,18 @@ def closed_to_all(config: Config) -> str:
 
 
 def closed_to_some(config: Config, kinds: Container[str]) -> list[str]:
-    """What keys that hold are mapped to, and is not there now, so that their holders are refused. kinds: env, file"""
+    """Messages for sources of valid keys that are missing now, so that their holders are refused. kinds: env, file"""
     keys = [] if config.access.keys == "off" else Keyring(keys_file(config)).all()
     return [told for key in keys if not key.revoked_at for told in key.lacking(kinds)]
 
 
 class Keyring:
-    """The keys of one file, read again when it has changed. KeysError when it cannot be read at the start."""
+    """The keys of one file, read again when it changes. KeysError if it cannot be read at the start."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problem = ""
-        """Why the file could not be read again; until it can, the keys that were known hold."""
+        """Why the file could not be read again; until it can, the keys known before stay valid."""
         self._stamp: tuple[int, int, int] | None = None
         self._looked = -_LOOK_S
         self._keys: dict[str, ProxyKey] = {}
@@ -109,26 +109,26 @@ class Keyring:
         self._take(self._read())
 
     def __len__(self) -> int:
-        """Keys that let somebody in."""
+        """Number of valid keys."""
         return len(self._by_hash)
 
     @property
     def is_used(self) -> bool:
-        """Was there ever a key? With the last one revoked keys are still asked for."""
+        """Was there ever a key? Keys are still required after the last one is revoked."""
         return bool(self._keys)
 
     def all(self) -> list[ProxyKey]:
-        """All keys, revoked ones too, in the order in which they were made."""
+        """All keys, revoked ones included, oldest first."""
         return sorted(self._keys.values(), key=lambda key: key.created_at)
 
     def find(self, secret: str) -> ProxyKey | None:
-        """The key that `secret` is; None for a wrong or revoked one. Takes the same time for both."""
+        """The record of the key `secret`; None if it is wrong or revoked. Takes the same time for both."""
         digest = _digest(secret)
         found = self._by_hash.get(digest)
         return found if hmac.compare_digest(found.sha256 if found else "0" * 64, digest) else None
 
     def refresh(self) -> None:
-        """Read the file again when it has changed; looks at it once a second at most."""
+        """Read the file again if it has changed; checks at most once a second."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return
@@ -139,11 +139,11 @@ class Keyring:
         try:
             self._take(self._read())
             self._stamp, self.problem = stamp, ""
-        except KeysError as error:  # what was known holds: a half-written file neither opens nor shuts the door
+        except KeysError as error:  # known keys stay valid: a half-written file must neither admit nor lock out anyone
             self.problem = str(error)
 
     def add(self, name: str, *, tenant: str = "", upstream: Mapping[str, str] | None = None, now: float) -> str:
-        """Make a key; returns it, the only time that anybody sees it."""
+        """Make a key and return it. It is not shown again."""
         if not _NAME.fullmatch(name):
             raise KeysError(f"name {name!r} cannot be used; use letters, digits, _ . -, and not t_...")
         if not _TENANT.fullmatch(tenant or name):
@@ -167,7 +167,7 @@ class Keyring:
         return secret
 
     def revoke(self, name: str, *, now: float) -> ProxyKey:
-        """The key lets nobody in from now on; its name stays taken, its tenant's memory stays."""
+        """Revoke a key: it is refused from now on. Its name stays taken, and its tenant's archive stays."""
         with self._changing():
             key = self._keys.get(name)
             if key is None:
@@ -178,7 +178,7 @@ class Keyring:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """The keys as they are in the file, until they are written: a change that is made beside this one waits."""
+        """The keys in the file, written back after the block; concurrent changes wait."""
         try:
             with alone_in(self.path.parent):
                 self._take(self._read())
@@ -220,7 +220,7 @@ class Keyring:
         return {key.name: key for key in keys}
 
     def _write(self, keys: list[ProxyKey]) -> None:
-        """Replaces the file as a whole, so that a reader sees the old one or the new one."""
+        """Replace the file atomically, so that a reader sees either the old or the new one."""
         text = json.dumps({"keys": [asdict(key) for key in keys]}, indent=1) + "\n"
         beside = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
         try:
@@ -239,7 +239,8 @@ class Keyring:
         self._take({key.name: key for key in keys})
 
     def _give_to_service(self, file: int) -> None:
-        """What root writes gets the owner of the file before it, or of the folder: the proxy's user has to read it."""
+        """If root writes, give the file the owner of the previous file, or of the folder, so that the proxy can read
+        it."""
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             before = (self.path if self.path.exists() else self.path.parent).stat()
             os.fchown(file, before.st_uid, before.st_gid)

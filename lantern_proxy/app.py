@@ -2,10 +2,10 @@
 
 POST .../chat/completions (and the other memory paths)   prepare, forward, relay, archive
 /lantern/...                                             ours: health, metrics, admin API
-everything else, any method                              passed through as it came
+everything else, any method                              passed through unchanged
 
-The pages and the API below /lantern use starlette, which is imported when one of them is first requested;
-/lantern/health does without it.
+The pages and the API below /lantern use starlette, which is imported when one of them is first requested.
+/lantern/health does not need it.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ _NO_WEBSOCKET = failure("upgrade_required", "lantern: no WebSocket here; use POS
 
 
 class App:
-    """The ASGI application. Requests for an upstream go straight to `_serve_proxied`: no middleware, no routing."""
+    """The ASGI application. Requests for an upstream go straight to `_serve_proxied`, without middleware or routing."""
 
     def __init__(self, config: Config, lifespan: "Callable[[App], AbstractAsyncContextManager[None]]") -> None:
         self.state = SimpleNamespace(peers=None)
-        """What endpoints use: proxy, upstream, access, peers, started_at; and events, after the first request for a
+        """State for endpoints: proxy, upstream, access, peers, started_at; and events, after the first request for a
         page."""
         self._config, self.lifespan = config, lifespan
         self.failure: Exception | None = None
-        """What kept it from starting; whoever runs the server raises it."""
+        """The exception that kept it from starting, for whoever runs the server to raise."""
         self._health = AdminAccess(config, health)
         self._pages: ASGIApp | None = None
 
@@ -73,12 +73,12 @@ class App:
     async def _ours(self, scope: Scope, receive: Receive, send: Send) -> None:
         peers: Peers | None = self.state.peers
         if peers is not None:
-            scope = peers.as_sent(scope) or scope  # AdminAccess refuses a stranger, as everywhere
+            scope = peers.as_sent(scope) or scope  # AdminAccess refuses strangers, here as elsewhere
         if scope["path"] == "/lantern/health":
             await self._health(scope, receive, send)
             return
         if self._pages is None:
-            await asyncio.to_thread(import_module, "lantern_proxy.admin.routes")  # streams go on meanwhile
+            await asyncio.to_thread(import_module, "lantern_proxy.admin.routes")  # in a thread: streams go on meanwhile
         if self._pages is None:
             self._pages = _pages(self._config, self.state)
         await self._pages(scope, receive, send)
@@ -99,7 +99,7 @@ class App:
 
 
 def _pages(config: Config, state: SimpleNamespace) -> ASGIApp:
-    """All that is below /lantern. Call it in the event loop."""
+    """The application for everything below /lantern. Call it in the event loop."""
     from starlette.applications import Starlette
     from starlette.routing import Mount, Route
 
@@ -118,17 +118,17 @@ def create(
     config: Config, *, embedder: "Embedder | None" = None, make_restorer: MakeRestorer = make_restorer,
     place: WorkerPlace | None = None,
 ) -> App:  # fmt: skip
-    """The application; everything it owns lives from its start-up to its shutdown.
+    """The application. Everything it owns lives from its start-up to its shutdown.
 
     embedder, make_restorer: as in Proxy
-    place:                   which worker this is, when there are several
+    place:                   which worker this is, if there are several
     """
 
     access = AccessControl(config)
 
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:
-        async with AsyncExitStack() as owned:  # closed in turn, last first, also when a later one cannot be made
+        async with AsyncExitStack() as owned:  # closed in reverse order, also if creating a later one fails
             state, state.access, state.started_at = app.state, access, time.time()
             state.upstream = await owned.enter_async_context(Upstream(config.upstream))
             tracer = Tracer(config.trace) if is_on(config.trace) else None

@@ -1,17 +1,17 @@
-"""HTTP/1.1 from clients at the least cost: replaces uvicorn's own protocol.
+"""HTTP/1.1 from clients at the lowest cost: replaces uvicorn's own protocol.
 
     uvicorn.Config(app, http=ClientConnection, ...)
 
-Requests of one connection are taken apart with httptools and given to the application (ASGI), one after another. What
-it answers within one step goes out in one write: a client that waits for it is woken once. A connection has one timer,
-and not one for each of its requests.
+Requests of a connection are parsed with httptools and passed to the application (ASGI), one after another. Everything
+that it answers within one step is sent in one write, so that a waiting client wakes up once. There is one timer per
+connection, not one per request.
 
-A refusal may come while its request is still being sent. To close then is to reset, and a reset takes the answer from a
-client that has not read it: what still comes is read and dropped first, for a while (RFC 9112, section 9.6). So it is
-with a request that does not say once for which host it is: it is answered with 400 (section 3.2).
+A refusal may be sent while its request is still arriving. Closing the connection then would reset it, which can discard
+the answer before the client reads it; so the rest of the request is read and dropped for a while first (RFC 9112,
+section 9.6). A request without exactly one Host header is answered with 400 (section 3.2).
 
-Two old habits of clients get their answer. One of HTTP/1.0 knows no chunks: a body without a length ends with its
-connection (RFC 9112, section 6.3). One may say that it has sent all, and still wait (section 9.6), as `nc` does.
+Two old kinds of clients are supported. HTTP/1.0 has no chunks: an answer without a length ends with its connection (RFC
+9112, section 6.3). And a client may close its sending side and still wait for the answer (section 9.6), as `nc` does.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("lantern.http")
 
 _ASKED_AFTER_S = (0.05, 0.1, 1.0)
-"""Seconds after a client's last byte: the first question tells its machine, the second learns what that said."""
+"""Seconds after a client's half-close: the first probe makes a dead peer reply, the second notices its reply."""
 _LINGER_S = 5.0
-"""Seconds in which a client may go on with a request that was answered, before its connection is closed."""
+"""Seconds for which the rest of an answered request is read before its connection is closed."""
 _MOST_HEAD_BYTES = 1 << 20
-"""A head that is longer, with what came with it, is not waited for: it would grow until the memory is full."""
+"""A longer head, with what came with it, is refused: it could grow until memory is full."""
 _REFUSED = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
     b"connection: close\r\n\r\nInvalid HTTP request received."
 )
 _HOST = re.compile(rb"[\w.~!$&'()*+,;=%:\[\]-]*")
-"""Signs of which a host and its port consist (RFC 3986, section 3.2.2)."""
+"""Characters of a host with its port (RFC 3986, section 3.2.2)."""
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection of a client; its requests are answered in turn, also when they come all at once."""
+    """One connection of a client; its requests are answered in order, also if they are pipelined."""
 
     def __init__(
         self, config: "Config", server_state: "ServerState", app_state: dict[str, Any],
@@ -69,19 +69,18 @@ class ClientConnection(asyncio.Protocol):
         self._parser = self._new_parser()
         self._headers: list[tuple[bytes, bytes]] = []
         self._wished: list[tuple[bytes, bytes]] = []
-        """The headers of a request that wished for another protocol, until it is read without its wish."""
+        """The headers of a request with an upgrade, until it is parsed again without that."""
         self._calls: deque[Call] = deque()
-        """Requests that came and are not answered, the one that is being answered first."""
+        """Unanswered requests; the first is being answered."""
         self._coming: Call | None = None
-        """The one whose body is still coming."""
+        """The request whose body is still arriving."""
         self._paused = self._refused = self._stopping = False
         self._lingering = False
-        """The last answer is written: what still comes is dropped."""
+        """Is the last answer written, so that all further input is dropped?"""
         self._unread_bytes = 0
-        """What came since the last head or piece of a body: a head, or what stands behind the last piece, that does not
-        end yet."""
+        """Bytes received since the last complete head or piece of a body: part of a head, or of chunk framing."""
         self.room: asyncio.Event | None = None
-        """Set as soon as the transport takes more; None while it does."""
+        """Set when the transport's buffer has room again; None while it has room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -99,28 +98,28 @@ class ClientConnection(asyncio.Protocol):
             call.leave()
         self._calls.clear()
         self._coming = None
-        del self._parser  # they hold each other, and what came of bodies: the collector of garbage may take minutes
+        del self._parser  # a reference cycle that also holds parts of bodies: collecting it may take minutes
 
     def eof_received(self) -> bool:
-        """True leaves our side open. With TLS nobody can half-close; and amid an answer of unknown length, which may
-        take minutes, it is a client that leaves."""
+        """True leaves our side open. With TLS there is no half-close; and during an answer of unknown length, which may
+        take minutes, it means that the client has left."""
         call = self._calls[-1] if self._calls else None
         if call is None or call is self._coming or self._scheme == "https" or call.is_amid_an_unknown_length:
             return False
         call.keep_alive = False
-        if call.version != "1.0":  # which has no interim answers
+        if call.version != "1.0":  # which has no interim responses
             for after_s in _ASKED_AFTER_S:
                 self.loop.call_later(after_s, self._ask, call)
         return True
 
     def _ask(self, call: "Call") -> None:
-        """Is it still there? A machine where nobody listens any more refuses what is said to it, which ends the
-        request; one that waits takes it for what it is, which changes nothing (RFC 9110, section 15.2)."""
+        """Probe whether the client is still there. A peer that has closed its socket resets the connection, which ends
+        the request; for one that waits an interim response changes nothing (RFC 9110, section 15.2)."""
         if self._calls and call is self._calls[0] and not call.started and not self.transport.is_closing():
             self.transport.write(CONTINUE)
 
     def shutdown(self) -> None:
-        """The server ends: so does this connection, as soon as nothing is asked by it."""
+        """The server stops: close the connection as soon as no request is open."""
         self._stopping = True
         if not self._calls:
             self.transport.close()
@@ -131,7 +130,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # a request behind the last is not read
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # data after the last request is not read
         return parser
 
     def data_received(self, data: bytes) -> None:
@@ -149,7 +148,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse()
 
     def _read(self, data: bytes | memoryview) -> bytes | memoryview:
-        """Returns what stands behind a head that wished for another protocol. Raises HttpParserError."""
+        """Parse input. Returns what follows a head with an upgrade. Raises HttpParserError."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as wish:
@@ -158,8 +157,8 @@ class ClientConnection(asyncio.Protocol):
         return b""
 
     def _read_without_wish(self) -> None:
-        """Nothing is upgraded here, so that a body or the next request follows (RFC 9110, section 7.8). The parser
-        takes it for another protocol, or worse, a body for the next request; hence another one reads the head anew."""
+        """Parse a head again without its upgrade. Nothing is upgraded here, so a body or another request follows (RFC
+        9110, section 7.8), which the parser would take for another protocol, or a body for the next request."""
         method, version = self._parser.get_method(), self._parser.get_http_version().encode()
         if method == b"CONNECT":
             self._refuse()
@@ -169,13 +168,13 @@ class ClientConnection(asyncio.Protocol):
         self._parser.feed_data(b"%b %b HTTP/%b\r\n%b\r\n" % (method, self._url, version, b"".join(lines)))
 
     def _refuse(self) -> None:
-        """What came is not HTTP. Not a word of that goes amid an answer: those who asked before get theirs."""
+        """Refuse input that is not HTTP. Not within an answer: earlier requests are answered first."""
         self._refused = True
         if self._lingering:
             return
         log.warning("a request that is not HTTP, or whose head never ends, is refused")
         if self._coming is not None and len(self._calls) > 1:
-            self._calls.pop()  # its body is not HTTP, and it had not begun
+            self._calls.pop()  # its body is not HTTP, and it had not been started
             self._coming = None
         first = self._calls[0] if self._calls else None
         if first is not None and first is not self._coming:
@@ -205,7 +204,7 @@ class ClientConnection(asyncio.Protocol):
         fault = _fault_of_host(self._headers, version)
         app = partial(_refuse_host, fault) if fault else self._app
         call = Call(self, app, self._scope(version), version != "1.0" and self._parser.should_keep_alive())
-        self._headers = []  # what comes now are trailers, which belong to nobody
+        self._headers = []  # what follows are trailers, which are dropped
         self._coming = call
         self._calls.append(call)
         if len(self._calls) == 1:
@@ -245,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
 
     def finished(self, call: "Call") -> None:
-        """The first call is answered: the next one's turn, or the client's."""
+        """The first request is answered: start the next one, or wait for the client."""
         self._server.total_requests += 1
         self._calls.popleft()
         if not call.keep_alive:
@@ -260,8 +259,8 @@ class ClientConnection(asyncio.Protocol):
         self._rest()
 
     def _hang_up(self) -> None:
-        """The last answer is written. The connection ends with the request that still comes, when its client leaves, or
-        when its time is over; at once where nothing comes, or the server stops."""
+        """The last answer is written. Close the connection when the request has arrived completely, its client leaves,
+        or time is up; at once if nothing is arriving or the server stops."""
         ended = not self._refused and self._coming is None
         if ended or self._stopping or self.transport.is_closing():
             self.transport.close()
@@ -273,18 +272,18 @@ class ClientConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.loop.call_later(_LINGER_S, self.transport.close)
-        if self.transport.can_write_eof():  # not with TLS
+        if self.transport.can_write_eof():  # impossible with TLS
             self.transport.write_eof()
         self.resume_reading()
 
     def _rest(self) -> None:
-        """Nothing is asked: the time of a connection that is not used begins."""
+        """No request is open: start the keep-alive timeout."""
         self._idle_since = self.loop.time()
         if self._timer is None:
             self._timer = self.loop.call_later(self._idle_s, self._on_time)
 
     def _on_time(self) -> None:
-        """Close it when nothing was asked for so long."""
+        """Close the connection if it was idle for so long."""
         self._timer = None
         left_s = self._idle_since + self._idle_s - self.loop.time()
         if not self._calls and left_s > 0:
@@ -314,7 +313,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _fault_of_host(headers: Sequence[Header], version: str) -> str:
-    """What RFC 9112, section 3.2, has a server refuse a request for, and the way out; empty where there is nothing.
+    """Why RFC 9112, section 3.2, requires a server to refuse a request, and the way out; "" if it does not.
 
     headers: names in lower case
     """

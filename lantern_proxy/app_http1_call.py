@@ -1,7 +1,7 @@
 """One client request and its answer as HTTP/1.1 on the wire, for the connection in app_http1.py.
 
-What does not make an answer is not made one: a head that breaks its lines is a 500, a body that is not as long as was
-promised ends without an end.
+An invalid answer is not sent as a valid one: a head with a line break in a header becomes a 500, and a body shorter or
+longer than announced is broken off.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("lantern.http")
 
 _HIGH_BYTES = 256 * 1024
-"""Bytes of a body that wait to be asked for; beyond them its client is not read from until they are taken."""
+"""Bytes of a body that may wait for the application; beyond them reading from the client pauses."""
 _ONE_WRITE_BYTES = 65_536
-"""Up to this size a piece of a body goes out together with what stands before it."""
+"""A piece of a body up to this size is sent in one write with what precedes it."""
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BARE = (204, 304)
 """Answers that have no body, whatever their headers say."""
 _FAILED = (b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-"""An interim answer: go on with the body."""
+"""An interim response: the client may send the body."""
 
 
 class Call:
@@ -42,17 +42,17 @@ class Call:
     def __init__(self, connection: "ClientConnection", app: ASGIApp, scope: Scope, keep_alive: bool) -> None:
         self._connection, self._app, self._scope, self.keep_alive = connection, app, scope, keep_alive
         asks = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
-        self._expects = asks and self.version != "1.0"  # which has no interim answers (RFC 9110, section 10.1.1)
+        self._expects = asks and self.version != "1.0"  # which has no interim responses (RFC 9110, section 10.1.1)
         self._pieces: deque[bytes] = deque()
-        """What came of the body and was not asked for yet."""
+        """Parts of the body that arrived and were not asked for yet."""
         self._size = 0
         self._ended = self._told_end = self._gone = False
         self._waiter: asyncio.Future[None] | None = None
         self.started = self._complete = self._chunked = False
         self._head = b""
-        """Goes out with what of the body follows at once, or else alone."""
+        """Sent together with the first part of the body if that follows at once, else alone."""
         self._left: int | None = 0
-        """Bytes of the body that its content-length still promises; None: it ends with its connection."""
+        """Bytes of the body still to come by its content-length; None: it ends with its connection."""
 
     @property
     def version(self) -> str:
@@ -75,12 +75,12 @@ class Call:
             self._connection.pause_reading()
 
     def end(self) -> None:
-        """Note that all of the body is here."""
+        """Note that the whole body has arrived."""
         self._ended = True
         self._wake()
 
     def leave(self) -> None:
-        """Note that the client is gone."""
+        """Note that the client has disconnected."""
         self._gone = True
         self._wake()
 
@@ -110,7 +110,7 @@ class Call:
     async def run(self) -> None:
         try:
             await self._app(self._scope, self.receive, self.send)
-            if not self._complete and not self._gone:  # an upstream that broke off has been told of where it did
+            if not self._complete and not self._gone:  # a broken upstream has been reported already
                 log.log(
                     logging.DEBUG if self.started else logging.ERROR,
                     "%s %s was not answered to its end",
@@ -118,7 +118,7 @@ class Call:
                     self._scope["path"],
                 )
                 await self._fail()
-        except asyncio.CancelledError:  # the server has waited long enough at a stop
+        except asyncio.CancelledError:  # the server stops, and has waited long enough
             log.warning("%s %s was cut off by the stop", self._scope["method"], self._scope["path"])
             await self._fail()
         except BaseException:
@@ -127,13 +127,13 @@ class Call:
 
     async def _fail(self) -> None:
         if self.started and not self._complete:
-            self._connection.transport.close()  # without an end, so that the client sees that it is broken
+            self._connection.transport.close()  # incomplete, so that the client sees that it is broken
         elif not self.started:
             await self.send({"type": "http.response.start", "status": 500, "headers": _FAILED})
             await self.send({"type": "http.response.body", "body": b"Internal Server Error"})
 
     async def send(self, message: Message) -> None:
-        """RuntimeError for what does not make an answer: one without an end is worth more than one that is false."""
+        """ASGI's send. RuntimeError for an invalid answer: an incomplete one is better than a wrong one."""
         while self._connection.room is not None and not self._gone:
             await self._connection.room.wait()
         if self._gone:
@@ -174,7 +174,7 @@ class Call:
         self._connection.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """The head goes out alone: none of the body followed at once."""
+        """Send the head alone: no part of the body followed at once."""
         if self._head and not self._gone:
             self._connection.transport.write(self._head)
             self._head = b""

@@ -1,14 +1,14 @@
-"""Which worker a process is, when several serve one archive. Imports nothing heavy: the parent process reads it."""
+"""Which worker a process is, if several serve one archive. Imports nothing heavy, since the parent process uses it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """One worker among its like."""
+    """One of several workers."""
 
     number: int
     ports: tuple[int, ...]
-    """Where each listens for the others, on 127.0.0.1."""
+    """The port on 127.0.0.1 where each worker listens for the others."""
     secret: str
-    """What they know each other by."""
+    """The shared secret by which workers recognise each other."""

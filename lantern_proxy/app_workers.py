@@ -1,9 +1,9 @@
 """Several workers on one archive: all requests of a tenant are served by the same one.
 
-What is known of a tenant's sessions, the blocks that ride in them and its limits is in a worker's memory, so that two
-workers must not serve the same one. A connection reaches any worker: what is another's goes on to that one by loopback
-as it came, and its answer comes back as it is. Which one follows from the tenant's name alone, so nothing has to be
-agreed on, and a worker that died is waited for: its listener is kept open meanwhile (cli/workers.py).
+A tenant's sessions, blocks and limits are in a worker's memory, so two workers must not serve the same tenant. A
+connection may reach any worker: a request of another worker's tenant is forwarded to that worker over loopback
+unchanged, and its answer is passed back unchanged. The worker follows from the tenant's name alone, so no agreement is
+needed. Requests for a worker that died wait for its restart, since its listener is kept open (cli/workers.py).
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json, fa
 _SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
 _FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}
 _MORE_S = 60.0
-"""How much longer one worker waits for another than that one waits for its upstream."""
+"""Seconds that one worker waits for another beyond the latter's own timeout for its upstream."""
 _STATUS_S = 1.5
 """Most seconds to wait for another worker's health or metrics."""
 STREAMED_BYTES = 1_048_576
-"""Longer bodies, and those of unknown length, are passed on as they come, unless they have to be read here first."""
+"""Longer bodies, and those of unknown length, are forwarded as they arrive, unless they must be read here first."""
 
 
 class Peers:
-    """The way to the other workers, and from them. Close it."""
+    """The connections to and from the other workers. Must be closed."""
 
     def __init__(self, place: WorkerPlace, config: Config) -> None:
         self.number = place.number
@@ -52,7 +52,7 @@ class Peers:
     # --- from another worker ---------------------------------------------------------------------------------------
 
     def as_sent(self, scope: Scope) -> Scope | None:
-        """The scope as its client made it, also when it came by another worker; None for a stranger at our own port."""
+        """The scope as the client sent it, also if another worker forwarded it; None for a stranger at our own port."""
         if scope["server"][1] != self._place.ports[self.number]:
             return scope
         headers = dict(scope["headers"])
@@ -73,7 +73,7 @@ class Peers:
         return int.from_bytes(digest) % len(self._place.ports)
 
     async def forward(self, owner: int, scope: Scope, arrival: Arrival, receive: Receive, send: Send) -> None:
-        """Let the request's own worker serve it."""
+        """Forward the request to its worker."""
         length = arrival.header("content-length")
         body = Upload(receive) if arrival.may_exceed(STREAMED_BYTES) else await whole_body(receive, send)
         if body is None:
@@ -95,7 +95,7 @@ class Peers:
         return [*kept, (_SECRET, self._place.secret.encode()), (_CLIENT, client.encode())]
 
     async def answers(self, scope: Scope) -> Mapping[int, bytes]:
-        """What the other workers answer to this request (a GET for /lantern/...); without those that do not."""
+        """Worker -> its answer to this request (a GET for /lantern/...); those that do not answer are left out."""
 
         async def ask(number: int) -> bytes | None:
             try:
@@ -114,7 +114,7 @@ class Peers:
         return range(len(self._place.ports))
 
     async def stream(self, number: int, scope: Scope) -> AsyncIterator[bytes]:
-        """The body of another worker's answer to this request, as it comes. Raises TransportError."""
+        """The body of another worker's answer to this request, as it arrives. Raises TransportError."""
         target = scope["raw_path"].split(b"?")[0] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         headers = self._headers(scope, scope["headers"])
         answer = await self._http1.ask(self._origin(number), b"GET", target, headers, b"")
@@ -128,13 +128,13 @@ class Peers:
 
 
 class _ForwardedCall(Relay, kw_only=True):
-    """One request on its way to its own worker, and the answer on its way back."""
+    """One request forwarded to its worker, and the answer passed back."""
 
     origin: Origin
-    """Where that worker listens for its peers."""
+    """The address where that worker listens for the others."""
     http1: Http1
     headers: list[Header]
-    """The client's, and what tells the worker who asks."""
+    """The client's headers, and those that identify this worker."""
 
     async def _forward(self) -> None:
         arrival = self.arrival
@@ -153,7 +153,7 @@ class _ForwardedCall(Relay, kw_only=True):
             async for chunk in answer:
                 await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
         except TransportError:
-            return  # without an end: the client's connection is broken off, too
+            return  # incomplete: the client's connection is broken off, too
         finally:
             answer.close()
         self.over = True

@@ -14,18 +14,18 @@ else:
 Kernel = Literal["avx512", "avx2", "neon", "scalar", "numpy"]
 
 C_KERNELS: tuple[Kernel, ...] = ("scalar", "avx2", "neon", "avx512")
-"""As bm25_kernel of bm25.h."""
+"""Names by number: bm25_kernel in bm25.h."""
 
 
 def best_kernel() -> Kernel:
-    """What Index() will use on this machine."""
+    """The kernel that Index() uses on this machine."""
     if not BUILT:
         return "numpy"
     return C_KERNELS[int(lib.bm25_best_kernel())]
 
 
 def kernels() -> list[Kernel]:
-    """What Index(kernel=...) takes on this machine, the best last."""
+    """The values of Index(kernel=...) that work on this machine, the best last."""
     if not BUILT:
         return ["numpy"]
     best = best_kernel()

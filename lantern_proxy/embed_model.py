@@ -17,29 +17,29 @@ from lantern_proxy.signals.late import DIM, Asked, Tokens, pack
 Vectors = npt.NDArray[np.float32]
 
 LATE = "late-1"
-"""Another projection means other vectors; archives record it."""
+"""Another projection gives other vectors; archives store this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How one model's token vectors are made small enough to keep: 128 numbers, one byte each.
+    """Reduces one model's token vectors so that they can be stored: 128 numbers, one byte each.
 
-    It is the principal subspace of the model's outputs for random words of its vocabulary, turned so that its axes
-    share the variance (scripts/late_projection.py makes it). Pieces of stop words and punctuation are left out: they
-    match nothing that a question asks for.
+    It is the principal subspace of the model's outputs for random words of its vocabulary, rotated so that its axes
+    share the variance (scripts/late_projection.py makes it). Tokens of stop words and punctuation are dropped: no
+    question asks for them.
     """
 
     matrix: Vectors
     """(dim of the model, 128)"""
     dropped: frozenset[int]
-    """Ids of tokens that are not kept, [CLS] and [SEP] among them."""
+    """Ids of tokens that are dropped, [CLS] and [SEP] among them."""
 
     def passage(self, ids: Sequence[int], hidden: Vectors) -> Tokens:
-        """What to keep of a text: (tokens kept, 128) int8. ids: (t,); hidden: (t, dim)"""
+        """The token vectors to store: (tokens kept, 128) int8. ids: (t,); hidden: (t, dim)"""
         return pack(self._small(hidden[self._kept(ids)]))
 
     def question(self, text: str, encoding: Any, hidden: Vectors) -> Asked:
-        """Every word that counts, with its vectors. encoding: of `tokenizers`."""
+        """Every significant word, with its vectors. encoding: of `tokenizers`"""
         kept = self._kept(encoding.ids)
         words = tuple(_word(text, encoding, token) for token in kept)
         return Asked(self._small(hidden[kept]), words)
@@ -55,7 +55,7 @@ class Projection:
 
 @cache
 def projection_of(model: str) -> Projection | None:
-    """None for a model that none was made for: late interaction is off then."""
+    """The projection for a model; None if there is none: late interaction is off then."""
     if model not in compiled.MINILM_NAMES:
         return None
     packed = (files("lantern_proxy") / "data" / "late_minilm_l6.npz").read_bytes()
@@ -64,14 +64,14 @@ def projection_of(model: str) -> Projection | None:
 
 
 def _word(text: str, encoding: Any, token: int) -> str:
-    """The whole word that a piece of it belongs to."""
+    """The whole word that a token belongs to."""
     start, end = encoding.word_to_chars(encoding.word_ids[token])
     return text[start:end]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(compiled.Manifest):
-    """What lies beside a compiled model, as JSON."""
+    """The metadata of a compiled embedder, stored beside it as JSON."""
 
     dim: int
     pooling: str
@@ -104,7 +104,7 @@ class Compiled:
         return found, tokens
 
     def vector(self, text: str) -> Vectors:
-        """(dim,) float32 of length 1: the mean of the token vectors, or the first where the model is made so."""
+        """(dim,) float32 of length 1: the mean of the token vectors, or the first one if the model uses that."""
         return self.pooled(self.token_vectors(text))
 
     def pooled(self, hidden: Vectors) -> Vectors:
@@ -118,7 +118,7 @@ class Compiled:
         return self.run(text)[2]
 
     def run(self, text: str) -> tuple[str, Any, Vectors]:
-        """What the model has read of `text`, its encoding (of `tokenizers`), and its token vectors."""
+        """(the text as the model read it, its encoding (of `tokenizers`), its token vectors)"""
         read = compiled.clean(text)
         encoding = self.tokenizer.encode(read)
         ids = np.array([encoding.ids], np.int64)
@@ -128,7 +128,7 @@ class Compiled:
 
 
 def open_compiled(folder: Path, threads: int) -> Compiled:
-    """Load what `export` wrote. Raises FileNotFoundError (nothing there) or DamagedCache."""
+    """Load a folder that `export` wrote. Raises FileNotFoundError (nothing there) or DamagedCache."""
     manifest = compiled.read_manifest(folder, Manifest)
     session, tokenizer, inputs = compiled.open_session(folder, threads)
     tokenizer.enable_truncation(manifest.max_tokens)

@@ -1,9 +1,9 @@
-"""One request joins what is known: link it to a session, compare the two, advance the session.
+"""The core of a turn: link a request to a session, compare the two, advance the session.
 
-    step = follow(known, request, identity, now=..., new_id=...)      # when a request comes
-    session, filed = reply(known, step.session, answer, now=...)      # when its answer has come
+    step = follow(known, request, identity, now=..., new_id=...)      # when a request arrives
+    session, filed = reply(known, step.session, answer, now=...)      # when its answer has arrived
 
-The two calls are the whole life of a turn in the core; the proxy adds the wire, the archive and the restore.
+These two calls are a whole turn in the core; the proxy adds the wire, the archive and the restore.
 """
 
 from collections.abc import Callable
@@ -93,17 +93,17 @@ class Compared(NamedTuple):
     base: Session
     """The session in the state that the request continues: before an aside, on a branch, after a stored answer."""
     is_moved: bool
-    """Is that another branch than the one that the session was on?"""
+    """Did the session move to another branch?"""
     lines: Request
     """The messages that were compared; not the request's own if a client writes its history into one text."""
     kept: tuple[str | None, ...]
-    """For each of `lines` the key under which the session holds it, None when it is new."""
+    """For each of `lines` the key under which the session holds it; None if it is new."""
     verdict: Verdict
     """What the request lacks, in terms of its own messages."""
 
     @property
     def event(self) -> Event:
-        """What happens with the request: its next turn on another branch is a branch, too."""
+        """The event of the request: the next turn on another branch is a branch, too."""
         return "branch" if self.is_moved and self.verdict.event == "turn" else self.verdict.event
 
 
@@ -123,7 +123,7 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
 
 
 def _shows_summary(request: Request, said: Said) -> bool:
-    """Does a text that is read line by line also hold a summary in front of its lines?"""
+    """Does a text that is read line by line also hold a summary before its lines?"""
     whole = haystack_of("\n".join([plain(m.text) for m in request.messages]))
     return any(text in whole for text in side_summaries(said))
 
@@ -159,7 +159,7 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
 def _shown_beside(
     known: Known, request: Request, side: Session, now: float, *, named: bool
 ) -> tuple[Session | None, tuple[Filed, ...]]:  # fmt: skip
-    """The session and the results of its last calls that this side call shows before its client does.
+    """The session, and the results of its last calls, that this side call shows before the main conversation does.
 
     named: an id led to the session
     """
@@ -170,7 +170,7 @@ def _shown_beside(
     main, filed = shown_beside(main, results, now=now)
     if not filed:
         return None, ()
-    known.sessions[main.id] = main  # its head stays: what finds it does, too
+    known.sessions[main.id] = main  # its head is unchanged, and so is what finds it
     return main, filed
 
 
@@ -186,7 +186,7 @@ def reply(known: Known, asked: Session, answer: Answer, *, now: float) -> tuple[
     last_asked = known.asks.get(asked.id, (b"",))[0] if session.answered else session.chain
     if last_asked == asked.chain:
         after, filed = answered(session, answer, now=now)
-    else:  # it stands behind what it answers, and the head stays what it is
+    else:  # the answer goes after its request, and the head stays
         own, filed = answered(replace(asked, keys=session.keys, position=session.position), answer, now=now)
         remember(known, own, ids=answer.ids, asked=asked.chain)
         after = with_answered_branch(session, asked, own)

@@ -1,4 +1,4 @@
-"""A folder that one process at a time works in, where the system has file locks (flock)."""
+"""A folder in which one process works at a time, on systems with file locks (flock)."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Nobody else who asks for it is in `folder` meanwhile; waits for that. OSError where there is no such folder."""
+    """Wait until no other caller is in `folder`, and keep others out. OSError if the folder does not exist."""
     if fcntl is None:
         yield
         return

@@ -3,16 +3,16 @@
     for log in read(Path("~/.claude/projects").expanduser()):
         log.source, log.id, log.title, log.messages, log.times
 
-What a file is shows in what it holds, not in its name:
+The kind of a file is recognised by its content, not by its name:
 
     claude-code   ~/.claude/projects/**/*.jsonl
     codex         ~/.codex/sessions/**/rollout-*.jsonl
     opencode      ~/.local/share/opencode: opencode.db, or storage/ before 1.2; `opencode export SESSION`
     chatgpt       conversations.json of ChatGPT's data export
     claude        conversations.json of Claude's data export
-    jsonl         one conversation a line: {"messages": [...], "id": ..., "title": ..., "created_at": ...}
+    jsonl         one conversation per line: {"messages": [...], "id": ..., "title": ..., "created_at": ...}
 
-Summaries that stand for a compacted part are left out: what they stand for is in the same log. So are sub-agents.
+Summaries of a compacted part are left out, since that part is in the same log. So are sub-agents.
 """
 
 import json
@@ -29,18 +29,18 @@ from lantern_proxy.logs_opencode import NAME, exports, files, is_database, json_
 from lantern_proxy.turn import Api
 
 _BEGINNING = 2
-"""Messages that tell a conversation from others that began at another moment."""
+"""So many messages distinguish conversations that begin alike."""
 _APIS: Mapping[str, Api] = {"claude-code": "messages", "codex": "responses"}
 Wire = dict[str, Any]
-"""A message as Chat Completions have it."""
+"""A message in the form of Chat Completions."""
 
 
 class LogError(ValueError):
-    """A file that is none of the known logs. The message names it and the way out."""
+    """A file is not one of the known logs. The message names it and the way out."""
 
 
 class NothingSaid(LogError):
-    """A known log without a conversation: one of a sub-agent, or one that was only begun."""
+    """A known log has no conversation: it is of a sub-agent, or was only begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +50,20 @@ class Log:
     source: str
     id: str
     title: str
-    """Not cut: whoever redacts it has to see more than is kept."""
+    """Not cut: redaction needs more of it than is kept."""
     messages: tuple[Wire, ...]
     times: tuple[float, ...]
-    """Unix seconds of each message; one without a time has that of the one before it, or of the first that has one.
-
-    0: none of them has."""
+    """Unix seconds of each message. One without a time has that of the one before it, or of the first that has one; all
+    are 0 if none has."""
 
     @property
     def session(self) -> str:
-        """The id that its session gets in the archive: the same at every import, so that nothing is written twice."""
+        """The id of its session in the archive: the same at every import, so that nothing is written twice."""
         return f"{self.source}-{blake2b(self.id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
     @property
     def api(self) -> Api:
-        """What its program speaks. Of opencode, which speaks what its provider does, chat completions."""
+        """The protocol of its program. opencode uses its provider's; it counts as chat completions."""
         return _APIS.get(self.source, "chat")
 
 
@@ -75,9 +74,9 @@ class _Said:
 
 
 def read(path: Path, passed_over: Callable[[LogError], None] = lambda why: None) -> Iterator[Log]:
-    """All conversations of a file, or of every file below a folder. Raises LogError for a file that is none.
+    """All conversations of a file, or of every file below a folder. Raises LogError for a file that is not a log.
 
-    passed_over: told of each file below a folder that is no log, or cannot be read
+    passed_over: called for each file below a folder that is not a log, or cannot be read
     """
     if not path.exists():
         raise LogError(f"{path}: no such file or folder")
@@ -99,7 +98,7 @@ def read(path: Path, passed_over: Callable[[LogError], None] = lambda why: None)
 
 def _file(path: Path) -> Iterator[Log]:
     try:
-        text = path.read_text("utf-8-sig", "replace")  # Windows begins a file with the mark
+        text = path.read_text("utf-8-sig", "replace")  # files from Windows may begin with a byte order mark
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
     rows = _rows(text)
@@ -125,7 +124,7 @@ def _database(path: Path) -> list[Log]:
 
 
 def _understood(path: Path, found: Iterable[Log]) -> list[Log]:
-    """Those of the conversations in which something was said."""
+    """The conversations in which something was said."""
     try:
         return [log for log in found if log.messages]
     except (TypeError, AttributeError, ValueError, KeyError, ArithmeticError, RecursionError) as error:
@@ -133,11 +132,11 @@ def _understood(path: Path, found: Iterable[Log]) -> list[Log]:
 
 
 def _rows(text: str) -> list[Wire]:
-    """The objects of a JSON document or of JSON lines; a line that was cut off is passed over."""
+    """The objects of a JSON document or of JSON lines; an incomplete line is skipped."""
     try:
         whole = parsed(text)
     except (ValueError, RecursionError):
-        # not splitlines, which breaks at U+2028 as well, and JSON.stringify leaves that as it is
+        # not splitlines, which also breaks at U+2028, and JSON.stringify does not escape that
         return [row for line in text.split("\n") if (row := json_object(line))]
     rows = whole if isinstance(whole, list) else [whole]
     return [row for row in rows if isinstance(row, dict)]
@@ -172,7 +171,7 @@ def _claude_code(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
 
 
 def _blocks(role: str, content: Any) -> Iterator[Wire]:
-    """Anthropic's content as Chat Completions have it: text, calls, results; thinking is left out."""
+    """Anthropic's content in the form of Chat Completions: text, calls, results; thinking is left out."""
     if isinstance(content, str):
         yield {"role": role, "content": content}
         return
@@ -192,7 +191,7 @@ def _call(id: Any, name: Any, arguments: Any) -> Wire:
 
 
 def _text(content: Any) -> str:
-    """Plain text of a string, or of a list of parts."""
+    """The plain text of a string, or of a list of parts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [content] if isinstance(content, dict) else []
@@ -211,7 +210,7 @@ def _is_codex(rows: Sequence[Wire]) -> bool:
 
 def _codex(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
     held = [row for row in rows if isinstance(row.get("payload"), dict)]
-    # the first is the log's own: what was forked off brings those of the other one, too
+    # the first is the log's own: a forked session also holds those of its origin
     meta: Wire = next((row["payload"] for row in held if row.get("type") == "session_meta"), {})
     if isinstance(source := meta.get("source"), dict) and "subagent" in source:
         return
@@ -225,7 +224,7 @@ def _codex(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
 
 
 def _is_summary(message: Wire, compacted: Wire) -> bool:
-    """Did the model say `message` to have it stand for what was compacted? There it has a text of Codex before it."""
+    """Is `message` the model's summary for a compaction? In the compacted history Codex puts a text before it."""
     text = str(message["content"]).strip()
     return message["role"] == "assistant" and bool(text) and str(compacted.get("message")).strip().endswith(text)
 
@@ -235,7 +234,7 @@ def _codex_item(payload: Wire) -> Wire | None:
     if kind == "message" and payload.get("role") in ("user", "assistant"):
         text = _text(payload.get("content"))
         if text.startswith(("<environment_context", "<user_instructions")):
-            return None  # what Codex itself puts before the first prompt is about the machine, not the conversation
+            return None  # what Codex puts before the first prompt is about the machine, not the conversation
         return _message(payload["role"], text)
     if kind in ("function_call", "custom_tool_call", "local_shell_call"):
         arguments = payload.get("arguments") or payload.get("input") or payload.get("action")
@@ -298,7 +297,7 @@ def _chatgpt(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
 
 
 def _branch(mapping: Mapping[str, Any], leaf: Any) -> Iterator[_Said]:
-    """The messages from the root to the leaf that the export names current, else to the newest one."""
+    """The messages from the root to the current leaf of the export, else to the newest one."""
     if leaf not in mapping:
         leaf = next((id for id, node in reversed(list(mapping.items())) if not node.get("children")), None)
     chain: list[Wire] = []
@@ -356,8 +355,8 @@ def _jsonl(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
 
 
 def _name(said: Sequence[_Said]) -> str:
-    """Of a conversation without an id: how it begins, and when, which stays when it goes on; without times all that is
-    said in it, since many begin alike."""
+    """A name for a conversation without an id: its beginning and time, which stay the same when it continues; without
+    times its whole text, since many begin alike."""
     told = said[:_BEGINNING] if any(each.at for each in said[:_BEGINNING]) else said
     return blake2b(json.dumps([(each.at, each.message) for each in told]).encode(), digest_size=16).hexdigest()
 
@@ -389,4 +388,4 @@ _READERS: Sequence[tuple[Callable[[Sequence[Wire]], bool], _Reader]] = (
     (_is_claude, _claude),
     (_is_jsonl, _jsonl),
 )
-"""How each kind is recognised by its objects, and read; the first that fits is taken."""
+"""How each kind is recognised by its objects, and read; the first that fits is used."""

@@ -3,7 +3,7 @@
 for export in exports(Path("~/.local/share/opencode/opencode.db").expanduser()):
     export["info"], [(message["info"], message["parts"]) for message in export["messages"]]
 
-stored(Path("~/.local/share/opencode/storage").expanduser())     # the same of versions before 1.2
+stored(Path("~/.local/share/opencode/storage").expanduser())     # the same for versions before 1.2
 """
 
 import json
@@ -16,13 +16,13 @@ from typing import Any
 
 NAME = "opencode.db"
 _SESSIONS = "SELECT id, title FROM session WHERE parent_id IS NULL ORDER BY time_created, id"
-"""Those of sub-agents have a parent."""
+"""Sessions without a parent: those of sub-agents have one."""
 _MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 _PARTS = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
 
 
 def is_database(path: Path) -> bool:
-    """Is it a file of SQLite?"""
+    """Is it an SQLite file?"""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -30,9 +30,9 @@ def is_database(path: Path) -> bool:
 
 
 def exports(path: Path) -> Iterator[dict[str, Any]]:
-    """Its sessions but for those of sub-agents, oldest first.
+    """Its sessions except those of sub-agents, oldest first.
 
-    Raises sqlite3.Error for a database that is another program's, ValueError for a row that is no JSON.
+    Raises sqlite3.Error for another program's database, ValueError for a row that is not JSON.
     """
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
         for id, title in db.execute(_SESSIONS).fetchall():
@@ -44,7 +44,7 @@ def exports(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def storage_of(path: Path) -> Path | None:
-    """opencode's folder `storage`, when `path` is it or holds it."""
+    """opencode's folder `storage`, if `path` is it or contains it."""
     for folder in (path, path / "storage"):
         if (folder / "message").is_dir() and (folder / "part").is_dir() and (folder / "session").is_dir():
             return folder
@@ -52,11 +52,11 @@ def storage_of(path: Path) -> Path | None:
 
 
 def stored(storage: Path) -> Iterator[dict[str, Any]]:
-    """The sessions of a folder `storage` but for those of sub-agents, by the names of their files."""
+    """The sessions of a folder `storage` except those of sub-agents, by file name."""
     for file in files(storage / "session", "**/*.json"):
         info = _read(file)
         id = str(info.get("id") or file.stem)
-        if info.get("parentID") or not _is_name(id):  # a sub-agent, or none of opencode's files
+        if info.get("parentID") or not _is_name(id):  # a sub-agent, or not one of opencode's files
             continue
         messages = [_read(each) for each in files(storage / "message" / id, "*.json")]
         messages.sort(key=lambda m: ((m.get("time") or {}).get("created") or 0, str(m.get("id"))))
@@ -69,7 +69,7 @@ def _parts(storage: Path, message: str) -> list[dict[str, Any]]:
 
 
 def _is_name(id: str) -> bool:
-    """May `id` name a file of a folder? A path leads out of it."""
+    """Is `id` a plain file name? A path could lead out of the folder."""
     return id not in ("", ".", "..") and not set(id) & set("/\\\0")
 
 
@@ -78,7 +78,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The object that a text is in JSON; {} where it is none."""
+    """The object that a text holds as JSON; {} if it holds none."""
     try:
         found = parsed(text)
     except (ValueError, RecursionError):
@@ -87,7 +87,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def parsed(text: str) -> Any:
-    """JSON; None for a number that it does not have: Python writes NaN, too. ValueError, RecursionError."""
+    """Parsed JSON; None for NaN and infinities, which JSON lacks and Python writes. ValueError, RecursionError."""
     return json.loads(text, parse_float=_finite, parse_constant=_finite)
 
 
@@ -97,7 +97,7 @@ def _finite(text: str) -> float | None:
 
 
 def files(folder: Path, pattern: str) -> list[Path]:
-    """The files of a folder, sorted; no links, which may lead anywhere."""
+    """The files of a folder, sorted; without links, which may lead anywhere."""
     if folder.is_symlink():
         return []
     return sorted(each for each in folder.glob(pattern) if each.is_file() and not each.is_symlink())

@@ -1,10 +1,9 @@
 """Files that stay mapped while another process may replace or remove them.
 
-A mapped page that has left the file is a signal that kills the process, and one that is overwritten changes under its
-reader. So a file of this kind is written under another name and put in place, never changed; and whoever maps it holds
-a shared lock for as long. `remove` marks a file that is mapped somewhere and takes its name away; the last who lets go
-of it overwrites it. Where there are no such locks (Windows, some network file systems),
-files are read into memory instead.
+Accessing a mapped page that is no longer in the file kills the process by a signal, and overwritten pages change under
+their reader. So such a file is written under another name and then renamed, never changed; and whoever maps it holds a
+shared lock meanwhile. `remove` marks a file that is still mapped and unlinks it; the last holder overwrites it when
+letting go. Without such locks (Windows, some network file systems), files are read into memory instead.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _MARK = bytes(8)
-"""What a file of which nothing may be left begins with."""
+"""The beginning of a file that is to be overwritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +29,19 @@ class Mapped:
     file: FileIO
 
     def let_go(self) -> None:
-        """When nobody looks at `data` any more; twice is allowed. What was removed meanwhile is overwritten by the last
-        of these."""
-        if self.file.closed or fcntl is None:  # let go of before, or read into memory
+        """Release the file once nobody uses `data` any more; may be called twice. If it was removed meanwhile, the last
+        holder overwrites it."""
+        if self.file.closed or fcntl is None:  # already released, or read into memory
             return
         with contextlib.suppress(OSError), self.file as file:
-            fcntl.flock(file, fcntl.LOCK_UN)  # before it looks: remove() marks before it tries for the lock
+            fcntl.flock(file, fcntl.LOCK_UN)  # before checking the mark: remove() marks before it tries to lock
             file.seek(0)
             if file.read(len(_MARK)) == _MARK and _alone(file):
                 _overwrite(file)
 
 
 def open_file(path: Path) -> Mapped | None:
-    """Map a file into memory. None: it is not there, is empty, or is being removed. Raises OSError."""
+    """Map a file into memory; None if it is missing, empty, or being removed. Raises OSError."""
     try:
         file = FileIO(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)), "r+")
     except FileNotFoundError:
@@ -54,7 +53,7 @@ def open_file(path: Path) -> Mapped | None:
     except BaseException:
         file.close()
         raise
-    if not isinstance(data, mmap.mmap):  # Windows lets nobody replace a file that is open
+    if not isinstance(data, mmap.mmap):  # Windows does not allow replacing an open file
         file.close()
     return None if data is None else Mapped(data, file)
 
@@ -72,7 +71,7 @@ def _map(file: FileIO) -> mmap.mmap | bytes | None:
 
 
 def remove(path: Path) -> None:
-    """Overwrite a file and take it away; where it is mapped, it is overwritten when that ends. Raises OSError."""
+    """Overwrite a file and delete it; if it is mapped, it is overwritten when that ends. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         with path.open("r+b", buffering=0) as file:
             file.write(_MARK[: os.fstat(file.fileno()).st_size])  # whoever opens it now finds it damaged
@@ -82,20 +81,20 @@ def remove(path: Path) -> None:
 
 
 def _alone(file: FileIO) -> bool:
-    """Has nobody mapped this file? Then nobody will as long as it is open here."""
+    """Does nobody else map this file? Then nobody can as long as it is open here."""
     if fcntl is None:
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: nobody maps it
+    except OSError:  # a file system without locks, where files are not mapped
         pass
     return True
 
 
 def _overwrite(file: FileIO) -> None:
-    """Zeros, at the same length."""
+    """Fill a file with zeros, at the same length."""
     left = os.fstat(file.fileno()).st_size
     zeros = bytes(min(left, 1 << 20))
     file.seek(0)

@@ -5,11 +5,11 @@
     with Lantern() as lantern:
         lantern.archive("chat-7", messages)            # whenever something was said; nothing is written twice
         messages = compact(messages)                   # the program's own way
-        blocks = lantern.restore("chat-7", messages)   # what these messages lack, inside the budget
+        blocks = lantern.restore("chat-7", messages)   # what these messages lack, within the budget
         messages[-1]["content"] += "".join("\n\n" + block.text for block in blocks)
 
-Messages are dicts as chat completions has them, or the objects that OpenAI's SDK gives for them. Nothing here calls a
-model or the network, but for `rerank.model` where the config names one.
+Messages are dicts in the form of Chat Completions, or the objects of OpenAI's SDK. Nothing here calls a model or the
+network, except `rerank.model` if it is configured.
 """
 
 import os
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from lantern_proxy.upstream.model_call import ModelCall
 
 _MOMENT_S = 1e-6
-"""The smallest difference that two times in the archive can have."""
+"""The smallest difference between two times in the archive."""
 _MOST_GIVEN = 1_000
-"""How many of the blocks given last have the ids of their passages kept in memory: about 6 MB."""
+"""For so many of the most recent blocks the ids of their passages are kept in memory: about 6 MB."""
 
 
 class Lantern:
@@ -56,13 +56,13 @@ class Lantern:
 
     config:   settings, or the path of a YAML file; by default those of the environment: the archive at ./lantern.db or
               $LANTERN_ARCHIVE
-    user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
-    tenant:   the same by a name that `lantern status` shows or the config gives, instead of `user`
-    project:  a partition inside the user's archive, whose sessions are its own; search, why and feedback stay within
-              it. Without one they cover all of the archive
-    embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
-    Raises ConfigError, ArchiveError where the archive cannot be opened or `tenant` is nobody's name, and, as all of its
-    methods do, ValueError for an argument of another kind: None for a text, as of a variable that is not set.
+    user:     whose archive it is; nothing crosses from one user to another. A client's API key gives that client's
+    tenant:   the same by a name that `lantern status` shows or the config defines, instead of `user`
+    project:  a partition of the user's archive with its own sessions; search, why and feedback stay within it. Without
+              one they cover the whole archive
+    embedder: if started, adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
+    Raises ConfigError; ArchiveError if the archive cannot be opened or `tenant` does not exist; and, as all of its
+    methods do, ValueError for an argument of the wrong type, such as None for a text from an unset variable.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Lantern:
         privacy = self._config.privacy
         self._cleaner = Cleaner(privacy.redact, privacy.patterns, privacy.skip_roles)
         self.tenant = tenant or tenant_named(self._config.owners(), user) or self._archive.tenant_of(user)
-        """The user, as `lantern sessions --tenant` knows them."""
+        """The user's name for `lantern sessions --tenant`."""
         self._project = project
         self._known = Known()
         self._given: dict[str, frozenset[int]] = {}
-        """The blocks given last -> the passages in them."""
+        """The most recent blocks -> the passages in them."""
 
     def archive(
         self,
@@ -113,15 +113,15 @@ class Lantern:
     ) -> int:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
 
-        times:    Unix seconds, one a message, for what was said earlier (0: not known); by default all was said now
-        title:    of a session that is new, up to 80 characters; by default the start of the user's last message of then
-        known_as: the id of the conversation in the requests of a client, which goes on with it through the proxy. Once
-                  it did, the proxy archives what is said there, and a call that says `known_as` nothing more
-        api:      what that client speaks: chat (completions), responses or messages
+        times:    Unix seconds per message, for what was said earlier (0: unknown); by default everything was said now
+        title:    of a new session, up to 80 characters; by default the start of the user's last message at that time
+        known_as: the id of the conversation in the requests of a client that continues it through the proxy. Once it
+                  does, the proxy archives it, and `known_as` has no further effect
+        api:      the protocol of that client: chat (completions), responses or messages
 
-        A message that went missing since the last call stays in the archive: that is what `restore` gives back.
-        Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
-        disk. Then the same call may be made again.
+        A message that is missing since the last call stays in the archive: that is what `restore` gives back.
+        Raises ValueError if `messages` are not messages, ArchiveError if they cannot be stored or synced to disk. The
+        same call may then be repeated.
         """
         request, title, known_as = read(messages), text("title", title), brief(text("known_as", known_as))
         if known_as and self._is_answered(self._own(session)):
@@ -132,7 +132,7 @@ class Lantern:
         try:
             return self._written(session, request, told, title, known_as, api)
         except BaseException:
-            self._known = Known()  # what it takes for archived is not; what is will be recalled
+            self._known = Known()  # it may hold messages as archived that are not; archived ones will be recalled
             raise
 
     def _written(
@@ -143,11 +143,11 @@ class Lantern:
         held = self._known.sessions.get(session)
         request = structs.replace(request, api=held.api if held else api)
         if held or (known_as and self._archive.of(self.tenant).holders([known_as])):
-            known_as = ""  # a session has that id
-        # the program says which conversation it is, so nobody guesses whether it may be a side call
+            known_as = ""  # a session already has that id
+        # the program names the conversation, so it need not be guessed whether this is a side call
         named = Link(session=held, restart=True, why="named", family=known_as or session)
         step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=named)
-        self._known.in_flight.clear()  # no answer is waited for here
+        self._known.in_flight.clear()  # no answer is awaited here
         if title and step.event == "new":
             step = structs.replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
@@ -164,14 +164,14 @@ class Lantern:
     def restore(
         self, session: str, messages: Sequence[Wire], *, question: str | None = None, summary: str = ""
     ) -> tuple[Restored, ...]:
-        """What `session` held and `messages` lack, as blocks of text to add to the last user message; () when nothing.
+        """What `session` held and `messages` lack, as blocks of text to add to the last user message; () if nothing.
 
-        Blocks that stand in `messages` already count: what they say is not lost, and what they take is not free.
+        Blocks already in `messages` count: their content is not lost, and their length is part of the budget.
 
         The first block covers what was lost, most specific first; the second, if any, holds evidence for the question.
 
         question: by default the text of the last user message; "" leaves the second block out
-        summary:  the text that stands for what was lost, if there is one
+        summary:  the text that replaced what was lost, if there is one
         """
         request, summary = read(messages), text("summary", summary)
         settings, now = self._config.restore, time.time()
@@ -195,7 +195,7 @@ class Lantern:
         loss = self._restorer.at_compaction(ask)
         if loss is not None:
             ask = ask.with_blocks([loss])
-        ask = replace(ask, summary="", budget_chars=settings.question_chars)  # a model's words replace no user's
+        ask = replace(ask, summary="", budget_chars=settings.question_chars)  # a summary replaces no user's words
         evidence = self._restorer.for_question(ask) if question else None
         blocks = tuple(block for block in (loss, evidence) if block is not None)
         self._given |= {block.text: frozenset(placed.passage.id for placed in block.placed) for block in blocks}
@@ -204,9 +204,9 @@ class Lantern:
         return blocks
 
     def recall(self, question: str, *, session: str = "", budget_chars: int | None = None) -> Restored | None:
-        """The best evidence for a question in all that restore.scope covers, as one block; None when nothing is good.
+        """The best evidence for a question within restore.scope, as one block; None if none is good enough.
 
-        session:      whose memory it is, when restore.scope is `session`
+        session:      the session to search, if restore.scope is `session`
         budget_chars: by default restore.question_chars
         """
         settings = self._config.restore
@@ -222,17 +222,17 @@ class Lantern:
         return self._restorer.for_question(ask)
 
     def why(self, request: str) -> Why | None:
-        """What was restored into a request of the proxy, and why; None when the archive does not know it.
+        """What was restored into a request of the proxy, and why; None if the archive does not know it.
 
-        request: its id, or `last` for the newest of this tenant, and of the project if one is named, that got a block
+        request: its id, or `last` for the newest request with a block, of this tenant, and of the project if one is set
         """
         told = self._archive.of(self.tenant).why(self._request(request))
         return told if told is not None and self._covers(told.request.session) else None
 
     def feedback(self, passage: int, verdict: Verdict | Literal[""], *, request: str = "") -> Passage:
-        """A verdict on a passage, that `request` restored if one is named, by id or as `last`; "" takes it back.
+        """Store a verdict on a passage; "" takes it back. request: the one that restored it, by id or as `last`
 
-        What is wrong or outdated is not restored again.
+        A wrong or outdated passage is not restored again.
         """
         request = self._request(request)
         if count("passage", passage) != passage:
@@ -250,11 +250,11 @@ class Lantern:
         return self._archive.of(self.tenant).search(query, limit, own, project=self._project or None)
 
     def tenants(self) -> list[str]:
-        """Everyone who has something in this archive, last seen first."""
+        """All tenants of this archive, last seen first."""
         return [each.id for each in self._archive.tenants()]
 
     def close(self) -> None:
-        """Let go of the archive and the models. May be called twice."""
+        """Close the archive and the models. May be called twice."""
         self._restorer.close()
         self._archive.close()
         if self._ask_model is not None:
@@ -269,7 +269,7 @@ class Lantern:
     def _own(self, session: str) -> str:
         """The id under which the archive has, or will have, this project's session of that name.
 
-        It is the name, but for those that sessions of other projects have already. ValueError when it is none.
+        It is the name itself, unless a session of another project has it. ValueError if it is not a valid name.
         """
         if not isinstance(session, str) or not session.strip():
             raise ValueError(f"session is {session!r}; use a text that names the conversation")
@@ -281,25 +281,25 @@ class Lantern:
         return session if held is None or held.project == self._project else apart
 
     def _request(self, named: str) -> str:
-        """The id that `last` stands for; `named` itself when it is another name, or nothing was restored yet."""
+        """The id for `last`; `named` itself if it is another name, or nothing was restored yet."""
         if text("request", named) != "last":
             return named
         newest = self._archive.of(self.tenant).last_restored(self._project or None)
         return newest[0] if newest else named
 
     def _is_answered(self, session: str) -> bool:
-        """Did an upstream answer in it, through the proxy?"""
+        """Has an upstream answered in this session, through the proxy?"""
         mine = self._archive.of(self.tenant)
         row = mine.session(session)
         return row is not None and not {row.id, row.family}.issuperset(mine.ids(row.id))
 
     def _covers(self, session: str) -> bool:
-        """Is it a session of this project, or is none named?"""
+        """Does the session belong to this project, or is no project set?"""
         held = self._archive.of(self.tenant).session(session) if self._project else None
         return not self._project or (held is not None and held.project == self._project)
 
     def _recall(self, session: str) -> None:
-        """Bring a session that an earlier run archived back to memory."""
+        """Load a session that an earlier run archived into memory."""
         mine = self._archive.of(self.tenant)
         if session in self._known.sessions or (row := mine.session(session)) is None:
             return
@@ -328,7 +328,7 @@ class Lantern:
         )
 
     def _passages(self, session: str, filed: Sequence[Filed]) -> tuple[Passage, ...]:
-        """Passages of what is new, and a new summary of each turn that grew."""
+        """Passages of the new messages, and a new summary of each turn that grew."""
         grown = {each.turn for each in filed}
         before = [each for each in self._archive.of(self.tenant).messages(session) if each.turn in grown]
         turns = [[each for each in (*before, *filed) if each.turn == turn] for turn in sorted(grown)]
@@ -345,8 +345,8 @@ def _model_call(config: RerankConfig) -> "ModelCall | None":
 
 
 def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
-    """`filed` with messages of one time a moment apart: recall() takes messages of one time for what one request of the
-    proxy brought."""
+    """`filed` with messages of the same time moved a moment apart: recall() takes messages of one time for those of one
+    request of the proxy."""
     made, before, run = list[Filed](), 0.0, 0
     for each in filed:
         run = run + 1 if each.created_at == before > 0 else 0
@@ -356,9 +356,9 @@ def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
 
 
 def _dated(step: Step, request: Request, times: Sequence[float]) -> tuple[Filed, ...]:
-    """What is new of the request's messages, in their order, with their times. times: one a message
+    """The new messages of the request, in order, with their times. times: one per message
 
-    What says the same is one object, so only those count that the session did not hold.
+    Equal messages are one object, so only those count that the session did not hold.
     """
     made, at, new = [], 0, [key is None for key in step.verdict.kept]
     for each in step.filed:

@@ -9,9 +9,9 @@ from lantern_proxy.turn import LATEST_S, Request
 from lantern_proxy.wire import chat
 
 Wire = Mapping[str, Any]
-"""A message as chat completions has it."""
+"""A message in the form of Chat Completions."""
 _MOST = 2**63 - 1
-"""The largest number that SQLite takes."""
+"""The largest integer that SQLite can store."""
 
 
 def text(name: str, value: object) -> str:
@@ -21,7 +21,7 @@ def text(name: str, value: object) -> str:
 
 
 def count(name: str, value: object) -> int:
-    """A number that SQLite takes."""
+    """An integer that SQLite can store."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
         raise ValueError(f"{name} is {value!r}; use a whole number, 0 or more")
     return min(int(value), _MOST)
@@ -40,7 +40,7 @@ def times_of(times: Iterable[float], messages: int) -> tuple[float, ...]:
 
 
 def read(messages: Sequence[Wire]) -> Request:
-    """The record of some messages. A ValueError says what is wrong with them."""
+    """The record of some messages. ValueError says what is wrong with them."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ValueError(f"messages is a {type(messages).__name__}; use a list of dicts as chat completions has them")
     said = [each if isinstance(each, dict | str) else _as_json(each) for each in messages]
@@ -57,7 +57,7 @@ def read(messages: Sequence[Wire]) -> Request:
 
 
 def _as_json(value: Any) -> Any:
-    """A dict of what is none: an object of OpenAI's SDK becomes what the SDK would send for it."""
+    """A dict for a value that is none: an object of OpenAI's SDK becomes what the SDK would send for it."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", exclude_unset=True)

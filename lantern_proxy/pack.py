@@ -6,7 +6,7 @@
     [assistant #3] Changed.
     </restored_context>
 
-An entry without a date is of the same day as the one above it: half of a block of short turns would be dates otherwise.
+An entry without a date is of the same day as the one above it; otherwise half of a block of short turns would be dates.
 """
 
 import re
@@ -26,10 +26,10 @@ PREAMBLE = (
 )
 OPEN = f'{BLOCK_OPEN} source="lantern">'
 WRAPPER_CHARS = len(OPEN) + len(PREAMBLE) + len(BLOCK_CLOSE) + 2
-"""What a block costs before its first passage: two tags, the preamble and two line breaks."""
+"""Characters of a block without passages: two tags, the preamble and two line breaks."""
 _WORD = re.compile(r"\w")
 GAP = " \u2026 "
-"""Stands for sentences that were left out."""
+"""Marks left-out sentences."""
 
 _INVISIBLE = rf"[\s{INVISIBLE}]"
 _TAG = re.compile(
@@ -45,24 +45,25 @@ _HEADER = re.compile(
 )
 _BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _MAY_FORGE = re.compile(r"[<\uff1c\u2039\ufe64\[\uff3b\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-"""One of these stands wherever _TAG, _HEADER or _BREAKS match; most texts have none."""
+"""Every text that _TAG, _HEADER or _BREAKS match has one of these characters; most texts have none."""
 
 MOST_SHARE, LEAST_SHARE_CHARS = 0.5, 300
-"""Most of the room that one passage may take: of a longer one the best sentences go in, so that others fit too."""
+"""Largest share of the room that one passage may take: of a longer one only the best sentences go in, so that others
+fit too; and the room that it may always take, in characters."""
 HEADER_CHARS = 14
-"""About what the header of an entry costs."""
+"""About the length of an entry's header."""
 MOST_MISSES = 6
-"""A block is full when this many passages in a row did not fit."""
+"""A block is full after this many passages in a row that did not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A passage and which parts of its text go into the block, in order."""
+    """A passage and the parts of its text that go into the block, in order."""
 
     passage: Passage
     spans: tuple[tuple[int, int], ...]
     mark: str = ""
-    """What its header says of it: "superseded by turn 9"."""
+    """A note for its header: "superseded by turn 9"."""
 
     @property
     def text(self) -> str:
@@ -70,7 +71,7 @@ class Choice:
 
 
 def join(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The spans of `text`; neighbours keep what stands between them, a gap is marked, a table's rule left out."""
+    """The spans of `text` as one text: adjacent ones with the text in between, gaps marked, table rules left out."""
     parts: list[str] = []
     for n, (start, end) in enumerate(spans):
         if n:
@@ -81,12 +82,12 @@ def join(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def _of_rule(signs: str) -> str:
-    """What stands for the signs of a table's rule."""
+    """The replacement for a table's rule."""
     return "\n" if "\n" in signs else GAP
 
 
 def escape(text: str) -> str:
-    """`text` so that it can neither open nor close a block nor start an entry of its own."""
+    """`text` escaped so that it can neither open nor close a block nor start an entry of its own."""
     if not _MAY_FORGE.search(text):
         return text
     text = _BREAKS.sub("\n", text)
@@ -94,7 +95,7 @@ def escape(text: str) -> str:
 
 
 def day(passage: Passage) -> str:
-    """`2026-11-21`, UTC; "undated" for what is no time."""
+    """`2026-11-21`, UTC; "undated" for an invalid time."""
     return _day(passage.created_at // 86_400 * 86_400) if 0 < passage.created_at < 1e11 else "undated"
 
 
@@ -106,7 +107,7 @@ def _day(at: float) -> str:
 def header(passage: Passage, session: str = "", *, same_day: bool = False, mark: str = "") -> str:
     """`[2026-11-21 user #3] `, or `[user #3] ` below an entry of the same day.
 
-    A passage of another session than `session` says so, and so does one that a later turn `mark`s.
+    A passage of another session than `session` names its own, and `mark` is added if given.
     """
     when = "" if same_day else f"{day(passage)} "
     speaker = re.sub(r"[^\w .@-]", "", passage.speaker)[:40] or "unknown"
@@ -115,13 +116,13 @@ def header(passage: Passage, session: str = "", *, same_day: bool = False, mark:
 
 
 def entry_of(passage: Passage) -> str:
-    """Name of the entry of a block that holds it: one a message and speaker."""
+    """The name of the passage's entry in a block: one per message and speaker."""
     return f"{passage.session}\n{passage.message}\n{passage.speaker}"
 
 
 def render(choices: Sequence[Choice], session: str = "") -> str:
-    """The block: oldest first, one entry a message, speaker and mark. Exactly one opening and one closing tag, whatever
-    the text says."""
+    """The block: oldest first, one entry per message, speaker and mark. It has exactly one opening and one closing tag,
+    whatever the text contains."""
     entries: list[str] = []
     last: tuple[str, str] | None = None
     last_day = ""
@@ -152,7 +153,7 @@ def entry_chars(
 ) -> int:  # fmt: skip
     """Characters that these spans add to a block, line break included.
 
-    opened: there is an entry for it already; same_day: an entry of its day has the date already
+    opened: its entry exists already; same_day: the date is already given by an entry of the same day
     """
     body = len(escape(join(passage.text, spans))) + 1
     return body if opened else body + len(header(passage, session, same_day=same_day))
@@ -161,10 +162,10 @@ def entry_chars(
 def named(
     spans: Sequence[tuple[int, int]], names: Sequence[tuple[int, int]], name_chars: int
 ) -> tuple[tuple[int, int], ...]:
-    """`spans` of a text, and before each the name that it goes with, unless that is shown already.
+    """`spans` of a text, each preceded by the name that it belongs to, unless that is shown already.
 
-    names:      for each span that of the name before its line, an empty one where there is none
-    name_chars: length of the name that the text begins with, which goes in front of all; 0: none
+    names:      for each span the span of the name before its line, an empty one if there is none
+    name_chars: length of the name at the beginning of the text, which goes first; 0 if there is none
     """
     found, last = list[tuple[int, int]](), (0, 0)
     if name_chars and spans and spans[0][0] >= name_chars:
@@ -178,7 +179,7 @@ def named(
 
 
 def fit(choices: Sequence[Choice], budget_chars: int, session: str = "") -> tuple[str, list[Choice]]:
-    """Render the longest beginning of `choices` (best first) that the budget holds; ("", []) when not even one fits."""
+    """Render as many `choices` as the budget holds, from the first (best) on; ("", []) if not even one fits."""
     kept = list(choices)
     while kept:
         text = render(kept, session)
@@ -189,7 +190,7 @@ def fit(choices: Sequence[Choice], budget_chars: int, session: str = "") -> tupl
 
 
 def whole(passages: Sequence[Passage], budget_chars: int, session: str = "") -> list[Choice]:
-    """Those of `passages`, best first, that fit whole into a block of `budget_chars`."""
+    """The `passages`, best first, that fit as a whole into a block of `budget_chars`."""
     room, choices = budget_chars - WRAPPER_CHARS, []
     days: set[str] = set()
     for passage in passages:
@@ -204,37 +205,37 @@ def whole(passages: Sequence[Passage], budget_chars: int, session: str = "") -> 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A candidate for a block whose worth is known: a passage, its useful sentences, and how good they are."""
+    """A candidate for a block: a passage, its useful sentences, and how good they are."""
 
     passage: Passage
     spans: tuple[tuple[int, int], ...]
     score: float
     """> 0, a likelihood on any scale; compared per character^power."""
     worth: tuple[float, ...]
-    """One a span: which to keep when not all fit."""
+    """The value of each span, which decides what to keep if not all fit."""
     terms: frozenset[str]
-    """For diversity."""
+    """For the similarity to other offers."""
     mark: str = ""
     names: tuple[tuple[int, int], ...] = ()
-    """For each span that of the name before it, which stays whatever else goes in: see named(). (): there are none."""
+    """For each span that of the name before it, which is always kept: see named(). (): there are no names."""
     name_chars: int = 0
-    """Length of a name at the beginning of the text, which stays, too; 0: there is none."""
+    """Length of a name at the beginning of the text, which is kept, too; 0 if there is none."""
     spare: bool = False
-    """Of one that goes in beside another: only into room that is left."""
+    """Is it a companion that only gets room left over by others?"""
     over: tuple[tuple[int, ...], ...] = ()
-    """For each span those that it stands under, by index: without "Day 2: Linz" its hotel is any day's. (): none."""
+    """For each span the indexes of the headings above it: without "Day 2: Linz" its hotel is any day's. (): none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mmr:
-    """Maximal marginal relevance: how greedy() weighs an offer's score against its likeness to what is chosen."""
+    """Maximal marginal relevance: how greedy() weighs an offer's score against its similarity to chosen ones."""
 
     lam: float
-    """1: by score alone; less: what resembles a chosen offer comes later."""
+    """1: by score alone; less: offers similar to a chosen one come later."""
     power: float
-    """Scores count per character^power; a larger one prefers short offers."""
+    """Scores count per character^power; larger prefers short offers."""
     similarity: Callable[[frozenset[str], frozenset[str]], float]
-    """Of the terms of two offers, in [0, 1]."""
+    """Similarity of the terms of two offers, in [0, 1]."""
 
 
 def greedy(
@@ -246,14 +247,14 @@ def greedy(
     companions: Mapping[int, Sequence[Offer]] = MappingProxyType({}),
     displaced: dict[int, int] | None = None,
 ) -> list[tuple[int, Choice]]:
-    """(index of offer, what of it goes in), in the order of choice.
+    """(index of offer, the part of it that goes in), in the order of choice.
 
-    companions: passage id -> offers that go in with that passage where there is room
-    displaced:  filled with offers that found no room since a lesser one was chosen before them -> the chosen offer that
-                they resemble, which is why
+    companions: passage id -> offers that go in with that passage if there is room
+    displaced:  filled with offers that found no room because a lesser one was chosen before them -> the chosen offer
+                that they resemble, which is the reason
 
-    What is compared is the logarithm of score per character^power, scaled to [0, 1], and the similarity to what is
-    chosen. Of an offer that does not fit whole, the best sentences that fit go in.
+    The value of an offer is the logarithm of score per character^power, scaled to [0, 1], against its similarity to
+    what is chosen. If an offer does not fit as a whole, the best of its sentences that fit go in.
     """
     marginal, room = _Marginal(offers, mmr), _Room(room_chars, session)
     chosen: list[tuple[int, Choice]] = []
@@ -278,14 +279,14 @@ def greedy(
 def _with(
     offer: Offer, companions: Mapping[int, Sequence[Offer]], marginal: "_Marginal", room: "_Room", *, spare: bool
 ) -> Iterator[Choice]:
-    """The companions of a chosen offer that are not in the block yet."""
+    """The companions of a chosen offer that are not yet in the block."""
     for other in companions.get(offer.passage.id, ()):
         if other.spare is spare and marginal.drop(other.passage.id) and (choice := room.put(other)) is not None:
             yield choice
 
 
 class _Marginal:
-    """What each offer, by index, is worth in addition to those that are chosen."""
+    """The marginal value of each offer, by index, given those that are chosen."""
 
     def __init__(self, offers: Sequence[Offer], mmr: Mmr) -> None:
         self._offers, self._lam, self._similarity = offers, mmr.lam, mmr.similarity
@@ -293,16 +294,16 @@ class _Marginal:
         self.left = set(self._values)
         self._nearest = dict.fromkeys(self._values, 0.0)
         self._like: dict[int, int] = {}
-        """Offer -> the chosen offer that it resembles most."""
+        """Offer -> the chosen offer that is most similar to it."""
         self._pushed: dict[int, int] = {}
-        """Offers that had no room since a lesser one was chosen before them -> the chosen offer that they resemble."""
+        """Offers without room for which a lesser one was chosen before -> the chosen offer that they resemble."""
         self._least = inf
         """The lowest value of a chosen offer."""
         self._gone = set[int]()
-        """Ids of passages that are chosen, or had no room."""
+        """Ids of passages that were chosen, or had no room."""
 
     def take(self) -> int:
-        """Remove and return the best offer that is left."""
+        """Remove and return the best remaining offer."""
         lam, values, nearest = self._lam, self._values, self._nearest
         best = max(self.left, key=lambda i: (lam * values[i] - (1 - lam) * nearest[i], -i))
         self.left.remove(best)
@@ -310,7 +311,7 @@ class _Marginal:
         return best
 
     def drop(self, passage_id: int) -> bool:
-        """Remove a passage from what is left; False when it was removed before."""
+        """Remove a passage from the remaining ones; False if it was removed before."""
         self.left = {i for i in self.left if self._offers[i].passage.id != passage_id}
         fresh = passage_id not in self._gone
         self._gone.add(passage_id)
@@ -328,7 +329,7 @@ class _Marginal:
         self._pushed |= self._displaced([missed])
 
     def displaced(self) -> dict[int, int]:
-        """Offers without room for which a lesser one was chosen, since they resemble a chosen offer -> that one."""
+        """Offers without room for which a lesser one was chosen, as they resemble a chosen offer -> that offer."""
         return self._pushed | self._displaced(self.left)
 
     def _displaced(self, some: Iterable[int]) -> dict[int, int]:
@@ -346,7 +347,7 @@ def _scaled(offers: Sequence[Offer], power: float) -> dict[int, float]:
 
 
 class _Room:
-    """The room that is left in a block, and what its entries share: one header per message, one date per day."""
+    """The remaining room of a block, and what its entries share: one header per message, one date per day."""
 
     def __init__(self, chars: int, session: str) -> None:
         self._chars, self._session = chars, session
@@ -355,7 +356,7 @@ class _Room:
         self._days: set[str] = set()
 
     def put(self, offer: Offer) -> Choice | None:
-        """Put in what fits of the offer; None when nothing does."""
+        """Put in as much of the offer as fits; None if nothing does."""
         passage, today = offer.passage, day(offer.passage)
         opened, same_day = entry_of(passage) in self._opened, today in self._days
         most_chars = min(self._chars, self._most_chars)

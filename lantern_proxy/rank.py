@@ -1,4 +1,4 @@
-"""Fuse rankings, spread them over neighbours, diversify, and weigh age and use. Pure; larger is better everywhere."""
+"""Fuse rankings, spread them over neighbours, diversify, and weight age and use. Pure; larger is better everywhere."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ def fuse(rankings: Mapping[str, Sequence[int]], weights: Mapping[str, float], *,
     """Reciprocal rank fusion: id -> sum over signals of weight / (k + rank) (Cormack et al. 2009; LANTERN section 3).
 
     rankings: signal -> ids, best first, no repeats; lengths may differ
-    weights:  signal -> weight; a signal without one counts 1
+    weights:  signal -> weight, 1 by default
     k:        in ranks; larger trusts the top of each ranking less
     Ranks count from 1. An id missing from a ranking gains nothing from it.
     """
@@ -27,7 +27,7 @@ def fuse(rankings: Mapping[str, Sequence[int]], weights: Mapping[str, float], *,
 
 
 def ranking(scores: Floats) -> list[int]:
-    """Indices of (n,) scores, best first, without those that a signal says nothing of (0 or less)."""
+    """Indices of (n,) scores, best first, without those of 0 or less, of which the signal says nothing."""
     return [at for at in np.argsort(-scores, kind="stable").tolist() if scores[at] > 0]
 
 
@@ -40,13 +40,13 @@ def fuse_scores(signals: Mapping[str, Floats], weights: Mapping[str, float], n: 
 
 
 Weighed = dict[tuple[int, float], tuple[Floats, Floats]]
-"""(id() of scores, weight) -> those, and their weighted z-scores."""
+"""(id() of scores, weight) -> the scores, and their weighted z-scores."""
 
 
 def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: Weighed | None = None) -> Floats:
-    """Weighted sum of z-scores. signals: name -> (n,) of the same n candidates; a constant one adds nothing.
+    """Weighted sum of z-scores. signals: name -> (n,) for the same n candidates; a constant one adds nothing.
 
-    known: what was computed of the same arrays before, which nobody changed since; it grows
+    known: a cache of results for the same, unchanged arrays; it is extended
     """
     total: Floats | None = None
     known = {} if known is None else known
@@ -61,7 +61,7 @@ def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: 
 
 
 def centred(scores: Floats) -> tuple[Floats, float]:
-    """(n,) scores less their mean, and their standard deviation: as numpy's own functions, at half the price."""
+    """(n,) scores less their mean, and their standard deviation: the same as by numpy's functions, in half the time."""
     if not len(scores):
         return scores, 0.0
     less = scores - np.add.reduce(scores) / len(scores)
@@ -69,13 +69,13 @@ def centred(scores: Floats) -> tuple[Floats, float]:
 
 
 def spread(scores: Floats) -> float:
-    """The standard deviation of (n,) scores; 0 of none."""
+    """The standard deviation of (n,) scores; 0 if there are none."""
     return centred(scores)[1]
 
 
 def best(scores: Floats, most: int) -> Ints:
-    """Places of the `most` largest scores, best first, ties by place: as a stable sort gives them, without sorting
-    all."""
+    """Indices of the `most` largest scores, best first, ties by index: the result of a stable sort, without sorting
+    everything."""
     if most >= len(scores):
         return np.argsort(-scores, kind="stable")
     near = _near_the_best(scores, most)
@@ -83,7 +83,7 @@ def best(scores: Floats, most: int) -> Ints:
 
 
 def among_best(scores: Floats, most: int) -> Ints:
-    """The places that best() gives, in ascending order; at half the cost."""
+    """The indices of best() in ascending order, in half the time."""
     if not 0 < most < len(scores):
         return np.arange(len(scores) if most > 0 else 0)
     near = _near_the_best(scores, most)
@@ -96,11 +96,11 @@ def among_best(scores: Floats, most: int) -> Ints:
 
 
 def _near_the_best(scores: Floats, most: int) -> Ints:
-    """Places, ascending, among which the `most` largest scores are. 0 <= most < n"""
+    """Ascending indices that include those of the `most` largest scores. 0 <= most < n"""
     width = len(scores) // (2 * most) if most > 0 else 0
     if width < 2:
         return np.arange(len(scores))
-    # `most` of them are at least as large as the `most` largest of these; partition() is slow with ties
+    # at least `most` scores are as large as the `most` largest of these; partition() is slow with ties
     peaks = scores[: len(scores) // width * width].reshape(width, -1).max(axis=0)
     return np.flatnonzero(scores >= np.sort(peaks)[-most])
 
@@ -108,12 +108,12 @@ def _near_the_best(scores: Floats, most: int) -> Ints:
 def smooth(
     scores: Floats, place: Ints, *, shares: Sequence[float] = (0.3, 0.15), openness: Floats | None = None
 ) -> Floats:
-    """Let the scores of neighbouring messages flow into each other.
+    """Spread the scores of messages to their neighbours.
 
-    scores: (n,) >= 0, one a passage
+    scores: (n,) >= 0, one per passage
     place:  (n,) message number of each passage, consecutive within a session, with a gap of > len(shares) between two
     shares: how much of the best passage at distance 1, 2, ... is added
-    openness: (n,) 0..1, what part of that each takes; None: all of it
+    openness: (n,) 0..1, the part of that which each gets; None: all of it
     """
     if not len(scores):
         return scores
@@ -125,8 +125,8 @@ def smooth(
 
 
 def by_place(scores: Floats, place: Ints, pad: int) -> tuple[Floats, Ints]:
-    """The best score at each place from the first on, with `pad` empty ones on both sides, and (n,) where each passage
-    is among them. scores, place: as `smooth` takes them; n > 0"""
+    """The best score at each place from the first on, with `pad` empty places on both sides, and (n,) indices of the
+    passages in it. scores, place: as in `smooth`; n > 0"""
     at = place - (int(place.min()) - pad)
     best = np.zeros(int(at.max()) + 1 + pad)
     np.maximum.at(best, at, scores)
@@ -142,8 +142,8 @@ def diversify(
 ) -> list[int]:
     """Maximal marginal relevance (Carbonell and Goldstein 1998): ids, best first.
 
-    Each step takes the id with the largest lam * relevance - (1 - lam) * similarity to the nearest one taken; relevance
-    is scaled to [0, 1] first, similarity must be in [0, 1]. Ties go to the smaller id.
+    Each step takes the id with the largest lam * relevance - (1 - lam) * similarity to the most similar id taken so
+    far; relevance is scaled to [0, 1] first, similarity must be in [0, 1]. Ties go to the smaller id.
     """
     if not relevance:
         return []
@@ -190,5 +190,5 @@ def importance(
 
 
 def recencies(ages_s: Floats, *, gain: float = 0.005, tau_s: float = 30 * 86_400.0) -> Floats:
-    """AgentIR's bonus for new passages: gain * exp(-age / tau), (n,); 120 days or more suit multi-session questions."""
+    """AgentIR's recency bonus: gain * exp(-age / tau), (n,); 120 days or more suit multi-session questions."""
     return gain * np.exp(-np.maximum(0.0, ages_s) / tau_s)

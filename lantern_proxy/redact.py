@@ -1,11 +1,11 @@
-"""Redaction before archiving: what a detector finds is replaced, counted, and stored nowhere.
+"""Redaction before archiving: what a detector finds is replaced and counted, and stored nowhere.
 
     redactor = Redactor(("secrets", "cards"), {})
     redactor.text("card 4111 1111 1111 1111")    -> "card [redacted:card]"
     redactor.found                                -> Counter({"card": 1})
 
-Secrets are found by the patterns of detect-secrets that name a kind of key, without its guesses by entropy or by the
-word "password": those fire on ordinary code. Own patterns add what it lacks.
+Secrets are found by the patterns of detect-secrets for specific kinds of keys, without its heuristics (entropy, the
+word "password"), which fire on ordinary code. Patterns of our own add what it lacks.
 """
 
 import json
@@ -36,9 +36,9 @@ _LEFT_OUT = {
     "Base64 High Entropy String", "Hex High Entropy String", "Secret Keyword", "Public IP (ipv4)", "Private Key",
     "JSON Web Token", "NPM tokens", "OpenAI Token",
 }  # fmt: skip
-"""Guesses, and what takes time quadratic in a long line, for which own patterns stand above."""
+"""Heuristics, and patterns that take quadratic time on a long line, which own patterns above replace."""
 _ASSIGNED = r"(?: *)(?:=|:|:=|=>| +|::)(?: *)"
-"""In detect-secrets, what stands between a name and its value: it may share a run of spaces out in many ways."""
+"""What detect-secrets allows between a name and its value: it can divide a run of spaces in many ways."""
 _ASSIGNED_AT_ONCE = r"(?: *+(?:=>|:=|::|=|:) *+| ++)"
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}\b")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-]|\.\d)")
@@ -46,29 +46,29 @@ _ISSUERS = re.compile(
     r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
     r"|3(?:0[0-5]|[68]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}"
 )
-"""Visa, Mastercard, American Express, Diners, Discover, JCB, UnionPay; a card's number also has its check digit."""
+"""Visa, Mastercard, American Express, Diners, Discover, JCB, UnionPay; the check digit is verified as well."""
 _OPENS_BLOCK = BLOCK_OPEN.encode()
 LONGEST_CHARS = 4_096
-"""A secret is no longer: of a text that is cut, so much more is looked at than is kept."""
+"""Longest secret: for a text to be cut, so many characters beyond the cut are searched."""
 
 
 class Cleaner:
-    """What may be archived of messages: without our own blocks, redacted, without those of the roles that are left out.
+    """Makes messages ready for archiving: without our own blocks, redacted, without skipped roles.
 
     detectors, patterns: as in Redactor; skip_roles: system (developer, too), user, assistant, tool
     """
 
     def __init__(self, detectors: Sequence[str], patterns: Mapping[str, str], skip_roles: Sequence[str]) -> None:
         self._redactor, self._skipped = Redactor(detectors, patterns), frozenset(skip_roles)
-        self._redacted = lru_cache(maxsize=256)(self._redactor.text)  # every request names its session's title
+        self._redacted = lru_cache(maxsize=256)(self._redactor.text)  # every request repeats its session's title
 
     @property
     def found(self) -> Counter[str]:
-        """Kind -> how often it was redacted since the start."""
+        """Kind -> number of redactions since the start."""
         return self._redactor.found
 
     def clean(self, filed: tuple[Filed, ...]) -> tuple[Filed, ...]:
-        """Messages as they may be kept; those that may not be are left out."""
+        """Messages as they may be archived; those of skipped roles are left out."""
         if self._skipped:
             filed = tuple(each for each in filed if self._wants(each.message.role))
         filed = tuple(map(_unrestored, filed))
@@ -78,9 +78,9 @@ class Cleaner:
         return ("system" if role == "developer" else role) not in self._skipped
 
     def said(self, text: str, most_chars: int) -> str:
-        """The beginning of what a user said, as a request's question or a session's title may quote it.
+        """The beginning of a user's text, in the form in which a request's question or a session's title may quote it.
 
-        Redacted, then cut: no detector knows half of a secret.
+        Redacted before it is cut, since no detector recognises half of a secret.
         """
         if "user" in self._skipped:
             return ""
@@ -92,16 +92,16 @@ class Cleaner:
 
 
 def room_for(most_chars: int, *, clean: int, was_cut: bool) -> int:
-    """How many characters may be kept of a beginning that was redacted.
+    """How many characters may be kept of the redacted beginning of a text.
 
-    clean:   its characters since then
-    was_cut: more came behind it; so a secret may have been cut at its end, and the last LONGEST_CHARS are not kept
+    clean:   its length after redaction
+    was_cut: the text continued, so a secret may have been cut at the end, and the last LONGEST_CHARS are not kept
     """
     return max(0, min(most_chars, clean - LONGEST_CHARS)) if was_cut else most_chars
 
 
 def _unrestored(filed: Filed) -> Filed:
-    """A message without what Lantern put into it, when its client sends that back."""
+    """A message without blocks that Lantern added, if its client sends them back."""
     if _OPENS_BLOCK not in filed.message.raw:
         return filed
     raw = without_blocks(filed.message.raw)
@@ -113,7 +113,7 @@ class Redactor:
 
     def __init__(self, detectors: Sequence[str], patterns: Mapping[str, str]) -> None:
         self.found: Counter[str] = Counter()
-        """Kind -> how many were replaced."""
+        """Kind -> number of replacements."""
         self._rules: list[tuple[str, re.Pattern[str], Callable[[str], bool]]] = [
             (name, re.compile(pattern), _always) for name, pattern in patterns.items()
         ]
@@ -132,7 +132,7 @@ class Redactor:
         return bool(self._rules)
 
     def text(self, text: str) -> str:
-        """`text` with everything replaced that was found."""
+        """`text` with all findings replaced."""
         for kind, pattern, is_it in self._rules:
             text = pattern.sub(lambda match, kind=kind, is_it=is_it: self._replace(match, kind, is_it), text)  # type: ignore[misc]
         return text
@@ -144,13 +144,13 @@ class Redactor:
         return f"[redacted:{kind}]"
 
     def filed(self, filed: Filed) -> Filed:
-        """A message without what was found in it; `filed` itself when there is nothing. Its fingerprint still stands
-        for the text that the client sends, so that it is known when it comes again."""
+        """A message with all findings replaced; `filed` itself if there are none. Its fingerprint is still that of the
+        client's text, so that it is recognised when it comes again."""
         message = filed.message
         items = tuple(self._item(item) for item in message.items)
         counted = self.found.copy()
         raw = self._raw(message.raw)
-        self.found = counted  # what stands in the items was counted there
+        self.found = counted  # the text of the items was counted already
         if items == message.items and raw == message.raw:
             return filed
         return replace(filed, message=replace(message, items=items, raw=raw))
@@ -183,7 +183,7 @@ class Redactor:
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. ValueError where a name stands twice in it: of these only one would be looked at."""
+    """A JSON object. ValueError for a duplicate name, since only one of its values would be redacted."""
     found = dict(members)
     if len(found) < len(members):
         raise ValueError("a name stands twice in an object")
@@ -195,12 +195,12 @@ def _always(text: str) -> bool:
 
 
 def _is_jwt(text: str) -> bool:
-    """What begins like one is passed over as a whole, not looked at again from each "eyJ" in it."""
+    """Is it a JSON web token? Text that begins like one is skipped as a whole, not searched from each "eyJ" in it."""
     return "." in text
 
 
 def _is_card(text: str) -> bool:
-    """A number that an issuer could have given out, with the right check digit (Luhn)."""
+    """Is it a number that an issuer may have assigned, with a correct check digit (Luhn)?"""
     digits = re.sub(r"\D", "", text)
     if not _ISSUERS.fullmatch(digits):
         return False
@@ -209,7 +209,7 @@ def _is_card(text: str) -> bool:
 
 
 def _of_detect_secrets() -> Iterator[tuple[str, re.Pattern[str]]]:
-    """(kind, pattern) of its plug-ins that look for one kind of key each."""
+    """(kind, pattern) of its plug-ins for a specific kind of key each."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
     plugins: dict[str, Any] = get_mapping_from_secret_type_to_class()

@@ -17,14 +17,14 @@ class Rates:
 
     @classmethod
     def of(cls, settings: Any) -> "Rates":
-        """Those of the `reinforce:` section of a config, which has them beside others."""
+        """The rates in the `reinforce:` section of a config."""
         return cls(**{each.name: getattr(settings, each.name) for each in fields(cls)})
 
 
 def used(own_keys: Iterable[str], answer_key: str) -> bool:
-    """Does an answer hold one of a passage's own specific terms? Both in the form of analyze.key().
+    """Does an answer contain one of a passage's own specific terms? Both in the form of analyze.key().
 
-    own_keys: the terms of the passage that stood nowhere in the request, so that only the passage can have given them
+    own_keys: terms of the passage that were nowhere in the request, so that only the passage can have supplied them
     """
     said = f" {answer_key} "
     return any(f" {wanted} " in said for wanted in own_keys if len(wanted) > 1)
@@ -37,7 +37,7 @@ def settle(confidence: float, success: float, was_used: bool, rates: Rates) -> t
 
 
 REFUSED = frozenset({"wrong", "outdated"})
-"""Verdicts of a person after which a passage is not restored."""
+"""Verdicts after which a passage is not restored."""
 
 
 def retrievable(confidence: float, rates: Rates) -> bool:

@@ -1,4 +1,4 @@
-"""Reading a question: is it one, does it look back, what is it about, and is the lexical channel sure? Pure."""
+"""Reading a question: is it one, does it look back, what is it about, and are the lexical scores decisive? Pure."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _ASKS_ELSEWHERE = (
     "|quelles?(?= (?:est|sont|a|ont)\\b)"
     "|qu\u00e9(?! (?:bien|bonit|va|pena|alegr))|qui\u00e9n(?:es)?|cu\u00e1l(?:es)?|cu\u00e1ndo"
     "|d\u00f3nde|c\u00f3mo|cu\u00e1nt[oa]s?|por qu\u00e9"
-    # Italian, Portuguese, Dutch, Polish, Turkish: what is no word or name of English
+    # Italian, Portuguese, Dutch, Polish, Turkish: only what is no word or name of English
     "|qual[ei]?|quanto|quanti|quante|perch\u00e9|quem|quais|quantos|quando|welke?|wanneer|waar(?:om|heen)?|hoeveel"
     "|kto|kiedy|gdzie|dlaczego|nerede|nas\u0131l|ka\u00e7"
     # Russian, without "kak obychno"
@@ -20,10 +20,10 @@ _ASKS_ELSEWHERE = (
     "|\u043a\u0430\u043a(?:\u043e\u0439|\u0430\u044f|\u043e\u0435|\u0438\u0435|"
     "(?! (?:\u043e\u0431\u044b\u0447\u043d\u043e|\u0432\u0441\u0435\u0433\u0434\u0430|\u0440\u0430\u0437)))"
 )
-"""What a question begins with in other languages. Words that begin as many statements are left out."""
+"""Beginnings of questions in other languages, without words that begin as many statements."""
 _HAVE = r"(?:is|was|were|are|did|does|do|has|have|had|can|could|should|shall|will|would)"
 _MORE = r"what(?:['\u2019]?s| is) (?:more|worse|better),"
-"""How a sentence goes on that only tells."""
+"""Continuations of a sentence that is a statement."""
 _ASKS_ON = (
     r"(?:(?:and|so|but|or|ok|okay|oh|ah|hey|hi|hm+|btw|also|now|then|well|wait|sorry|thanks|cool|great|nice)\b\W+)++"
     rf"(?!{_MORE})"
@@ -35,8 +35,8 @@ _ASKS_ON = (
     r"|(?:is|was|were|are|did|does|has|had|do|have) (?:i|you|we|they|he|she)(?!\w)(?!\W*$)"  # but not "So have we"
     r"|(?:is|was|did|does|has|had) (?:it|the)(?!\w))"
 )
-"""The same behind words that take up what was said: as part of a sentence such words may tell, too, but here stands
-the verb before who does it."""
+"""The same after connecting words. Within a sentence such words may belong to a statement, too, but here the verb
+precedes its subject."""
 _ASKS = re.compile(
     r"[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff][\"')]?;\s*$"  # Greek asks with a semicolon
     # "what was the port", "remind me of it"
@@ -48,7 +48,7 @@ _ASKS = re.compile(
     r"|^\W*(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*(?:what(?! an?\b)|which|who|whom|whose|when|where|why"
     r"|how(?! (?:lovely|nice|cool|sweet|sad|funny|great|beautiful)\b))(?!\w)"
     rf"|(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*)?(?:{_ASKS_ELSEWHERE})(?!\w))"
-    # without spaces a word that asks stands anywhere, or at the end
+    # in languages without spaces a question word may be anywhere, or at the end
     r"|(?<!\u6ca1)\u4ec0\u4e48|\u54ea(?!\u6015)|\u8c01|(?<!\u6ca1)\u591a\u5c11|\u600e\u4e48|[\u5417\u5462]\W*$"
     r"|(?<![\u306a\u3057\u304a\u3044])\u3044\u3064(?![\u3082\u304b\u304d\u3044])"
     r"|\u3069\u3053(?!\u3067\u3082|\u3082|\u304b)|\u8ab0(?!\u3067\u3082|\u3082|\u304b)"
@@ -64,7 +64,7 @@ _ORDER = re.compile(
     r"|\bhow do (?:you|i) (?:say|spell|write|translate) [^.?!]{0,400}\?",
     re.I,
 )
-"""Questions in form only: orders, and wishes that the past cannot answer."""
+"""Questions in form only: orders, and requests that the past cannot answer."""
 _PAST = re.compile(
     r"\b(?:remind|recall|remember|earlier|previous(?:ly)?|again\?|already|last time|agreed|decided|the same|from before"
     r"|we (?:chose|picked|set|used|had|said|discussed|talked)|i (?:told|said|mentioned|gave|asked|wanted|chose|set)"
@@ -72,7 +72,7 @@ _PAST = re.compile(
     r"|(?:was|were) (?:it|the|that|my|our))\b",
     re.I,
 )
-"""What was said or done before: "which one we chose", "as discussed", "was it ..."."""
+"""References to what was said or done before: "which one we chose", "as discussed", "was it ..."."""
 _PERSONAL = re.compile(r"\b(?:my|our|ours|mine|we|us)\b|(?<!how )\b(?:did|have|had|was|am) i\b", re.I)
 # Pieces of _LEAD and _ASIDE: "give me | a quick | summary of | the various | topics that | I brought up |
 # throughout our conversations, ..."
@@ -114,13 +114,13 @@ _LEAD = re.compile(
     r"))+\W*",
     re.I,
 )
-"""How a question begins, as often as it begins again."""
+"""Introductions of a question, any number of them in a row."""
 _ASIDE = re.compile(
     rf",?\s*\b(?:{_SPAN}\b|(?:in (?:chronological )?order|in sequence|chronologically|step by step|over time|so far"
     r"|until now|up to now|from (?:the )?(?:start|beginning) to (?:the )?(?:end|finish|now))(?=\W*$|,))",
     re.I,
 )
-"""What stands beside the matter: "throughout our chats", "in chronological order", "so far"."""
+"""Parts of a question beside its subject: "throughout our chats", "in chronological order", "so far"."""
 _FORM = re.compile(
     r"(?<=\?) (?:and )?(?:please )?(?:only )?"
     r"(?:mention|list|name|give|use|include|keep|answer|respond|reply|limit|be)\b"
@@ -128,17 +128,17 @@ _FORM = re.compile(
     r"|words?|bullets?|order|details?)\b)[^.?!]*[.?!]*$",
     re.I,
 )
-"""A sentence behind the question that says how long, and in what form, the answer should be: "Mention only three"."""
+"""A sentence after the question about the length or form of the answer: "Mention only three"."""
 _LOOSE = re.compile(r"[ ,]+(?=[?.!,])")
 
 
 def asks(question: str) -> bool:
-    """Does the text want to be told something? A polite order does not: "can you shorten that?"."""
+    """Does the text ask for information? A polite order does not: "can you shorten that?"."""
     return bool(_ASKS.search(_ORDER.sub(" ", question)))
 
 
 def looks_back(question: str) -> bool:
-    """Does it point at something that was said or done before?"""
+    """Does it refer to something that was said or done before?"""
     return bool(_PAST.search(question))
 
 
@@ -148,7 +148,7 @@ def personal(question: str) -> bool:
 
 
 def margin(scores: Sequence[float]) -> float:
-    """AgentIR's confidence: (s0 - s1) / s0 of the two best lexical scores, 0..1; 0 when there is none."""
+    """AgentIR's confidence: (s0 - s1) / s0 of the two best lexical scores, 0..1; 0 if there is none."""
     if not len(scores) or scores[0] <= 0:
         return 0.0
     second = scores[1] if len(scores) > 1 else 0.0
@@ -156,15 +156,15 @@ def margin(scores: Sequence[float]) -> float:
 
 
 LEAD = 5
-"""The best score is measured by this one, counted from 1."""
+"""The best score is compared with this one, counted from 1."""
 
 
 def lead(scores: Sequence[float]) -> float:
-    """How far the best score stands above the fifth, as a share of itself, in [0, 1]; 0 without so many.
+    """How far the best score is above the fifth, as a share of itself, in [0, 1]; 0 if there are fewer.
 
-    scores: best first; those of the mean passage are 0. Where many passages fit the words of a question alike, words do
-    not tell which one answers it. The second best tells less (`margin`): often it stands beside the best and belongs
-    to the same answer.
+    scores: best first; that of an average passage is 0. If many passages match the words of a question equally well,
+    words do not decide which one answers it. The second best says less (`margin`): it is often beside the best and
+    belongs to the same answer.
     """
     if len(scores) < LEAD or scores[0] <= 0:
         return 0.0
@@ -172,12 +172,12 @@ def lead(scores: Sequence[float]) -> float:
 
 
 def subject(question: str) -> str:
-    """What a question is about, without the words that ask; itself when nothing else is left. English only.
+    """What a question is about, without the words that ask; the question itself if nothing else is left. English only.
 
     subject("Can you list the order in which I brought up the parts of the move, in order? Name five.") -> "the move"
 
-    "Can you", "a short summary of", "across our conversations" and "name five" stand nowhere in what was said: they
-    draw a vector, and BM25, to whatever talks of lists and summaries.
+    "Can you", "a short summary of", "across our conversations" and "name five" occur nowhere in the conversation; they
+    attract vectors, and BM25, to whatever mentions lists and summaries.
     """
     about = _ASIDE.sub(" ", _FORM.sub("", " ".join(question.split())))
     lead = _LEAD.match(about)

@@ -1,7 +1,7 @@
-"""The learned router: how likely each type of question is. Pure.
+"""The learned router: the probability of each type of question. Pure.
 
-AgentIR's classifier, small enough to fit in milliseconds: multinomial logistic regression over TF-IDF of a question's
-words and word pairs (section 4). What it says weighs the types' rankings.
+AgentIR's classifier, small enough to train in milliseconds: multinomial logistic regression over TF-IDF of a question's
+words and word pairs (section 4). Its probabilities weight the types' rankings.
 """
 
 import math
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
-    """Fitted by `fit`. `weights` is (features, classes), features in the order of `idf`."""
+    """Trained by `fit`. `weights` is (features, classes), features in the order of `idf`."""
 
     classes: tuple[str, ...]
     idf: Mapping[str, float]
@@ -59,14 +59,14 @@ def fit(questions: Sequence[str], classes: Sequence[str]) -> Classifier:
 
 
 def _features(question: str) -> list[str]:
-    """Stems, stop words kept (they tell the type), their pairs, which word is the first, and what the rules say."""
+    """Stems with stop words (which indicate the type), their pairs, the first word, and the result of the rules."""
     words = terms(question)
     pairs = [f"{a} {b}" for a, b in pairwise(words)]
     return [*words, *pairs, *(f"^{word}" for word in words[:1]), f"={query_type(question)}"]
 
 
 def _idf(questions: Sequence[str]) -> dict[str, float]:
-    """Feature -> idf, of those that two questions have."""
+    """Feature -> idf, for features of at least two questions."""
     found = Counter(feature for question in questions for feature in set(_features(question)))
     kept = {feature: n for feature, n in found.items() if n > 1}
     return {feature: math.log(1 + len(questions) / n) for feature, n in sorted(kept.items())}

@@ -1,7 +1,7 @@
 """What type of question is it? Pure.
 
-SelRoute's six types (McKee 2026, section 3), by rules in order of priority: the first that matches names the type. What
-no rule knows is `single-session-user`, by far the most frequent one.
+SelRoute's six types (McKee 2026, section 3), by rules in order of priority: the first that matches gives the type.
+Without a match it is `single-session-user`, by far the most frequent one.
 """
 
 import re
@@ -77,5 +77,5 @@ _PATTERNS = tuple((name, re.compile(pattern, re.I)) for name, pattern in _RULES)
 
 
 def query_type(question: str) -> QueryType:
-    """The type of a question by the first rule that fits."""
+    """The type of a question by the first rule that matches."""
     return next((name for name, pattern in _PATTERNS if pattern.search(question)), "single-session-user")

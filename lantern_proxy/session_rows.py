@@ -1,4 +1,4 @@
-"""Sessions and questions as the archive keeps them: for the proxy, and for programs without one."""
+"""Sessions and questions in the form of the archive: for the proxy, and for programs without one."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from lantern_proxy.turn import Api, Request, fingerprint
 from lantern_proxy.turn_memo import Memo
 
 Said = Callable[[str, int], str]
-"""The beginning of what a user said, as it may be kept: text, characters -> text."""
+"""(text, most characters) -> the beginning of a user's text that may be kept."""
 
 
 def _print(system: str) -> str:
@@ -18,7 +18,7 @@ def _print(system: str) -> str:
 
 
 _print_of = Memo(_print, most_bytes=1 << 20, bytes_of=lambda system: 2 * len(system))
-"""Of system prompts, which stand in every request."""
+"""Cached fingerprints of system prompts, which every request repeats."""
 
 
 def session_row(session: Session, said: Said) -> SessionRow:
@@ -30,7 +30,7 @@ def session_row(session: Session, said: Said) -> SessionRow:
 
 
 def unkept_row(session: Session) -> SessionRow:
-    """The row of a session of which no word may be kept."""
+    """The row of a session of which no text may be kept."""
     return SessionRow(
         id=session.id, api=session.api, family=session.family, parent=session.parent, created_at=session.created_at,
         last_seen_at=session.last_seen_at,
@@ -38,7 +38,8 @@ def unkept_row(session: Session) -> SessionRow:
 
 
 def session_of(row: SessionRow) -> Session:
-    """What the row alone tells; session.from_archive fills in the rest. Sub-agents and side calls: <parent>.<agent>."""
+    """The session as far as its row describes it; session.from_archive adds the rest. The id of a sub-agent or side
+    call is <parent>.<agent>."""
     own = f"{row.parent}."
     agent = row.id.removeprefix(own) if row.parent and row.id.startswith(own) else ""
     apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}
@@ -50,6 +51,6 @@ def session_of(row: SessionRow) -> Session:
 
 
 def asked(request: Request, said: Said) -> str:
-    """The beginning of the user's text that waits for an answer; empty when none does."""
+    """The beginning of the user's text that waits for an answer; "" if none does."""
     at = question(request)
     return said(query_of(request.messages[at].text), QUERY_CHARS) if at is not None else ""

@@ -2,12 +2,12 @@
 
     chat gpt-5                     CLIENT; gen_ai.request.model, gen_ai.conversation.id, gen_ai.usage.*, ...
       lantern session              INTERNAL; which session, and what was lost
-      lantern restore              INTERNAL; only where one was tried
+      lantern restore              INTERNAL; only if one was tried
       lantern upstream             INTERNAL; up to the first byte of the answer
       lantern answer               INTERNAL; up to its last
 
-Spans are made after the answer, from times that were taken anyway, so they cost a request nothing. They hold no text. A
-client's `traceparent` makes them part of its trace.
+Spans are made after the answer, from times that are measured anyway, so they do not slow a request down. They hold no
+text. A client's `traceparent` makes them part of its trace.
 """
 
 import logging
@@ -29,24 +29,24 @@ _ERROR = 400
 _USAGE = re.compile(rb'"(prompt|input|completion|output)_tokens"\s*:\s*(\d{1,12})')
 _SIDES = {b"prompt": "input", b"input": "input", b"completion": "output", b"output": "output"}
 _HEAD, _TAIL = 4_096, 16_384
-"""Bytes of an answer in which its usage is looked for: Anthropic's streams tell of the prompt at their beginning."""
+"""Bytes at both ends of an answer that are searched for its usage: Anthropic's streams report the prompt's first."""
 
 
 def is_on(config: TraceConfig, environ: Mapping[str, str] = os.environ) -> bool:
-    """Is there a collector to send to? Nothing of OpenTelemetry is imported to find out."""
+    """Is a collector configured? Finding out imports nothing of OpenTelemetry."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     if config.otlp_endpoint:
         return True
     if not any(environ.get(name) for name in _ENDPOINTS):
         return False
-    if not _installed():  # the variable may be meant for the other programs of this machine
+    if not _installed():  # the variable may be meant for other programs on this machine
         log.warning('OTEL_EXPORTER_OTLP_ENDPOINT is set, but nothing is traced; pip install "lantern-proxy[otel]"')
     return _installed()
 
 
 def check(config: TraceConfig) -> None:
-    """ConfigError when spans are wanted and the packages are missing."""
+    """Raise ConfigError if spans are configured and the packages are missing."""
     if is_on(config) and not _installed():
         raise ConfigError("trace.otlp_endpoint", 'needs OpenTelemetry; pip install "lantern-proxy[otel]"')
 
@@ -56,9 +56,9 @@ def _installed() -> bool:
 
 
 class Tracer:
-    """Hears of requests (proxy.Proxy.listeners) and sends spans from a thread of its own. Close it.
+    """Is called for each request (proxy.Proxy.listeners), and sends spans from its own thread. Must be closed.
 
-    exporter: by default OTLP over HTTP. Raises ConfigError when the packages are missing.
+    exporter: by default OTLP over HTTP. Raises ConfigError if the packages are missing.
     """
 
     def __init__(self, config: TraceConfig, *, exporter: Any = None) -> None:
@@ -76,7 +76,7 @@ class Tracer:
         self._api = trace
 
     def heard(self, exchange: Any, status: int) -> None:
-        """Make the spans of a request that has passed."""
+        """Make the spans of a completed request."""
         trace, request = self._api, exchange.request
         if request is None:
             return
@@ -99,12 +99,12 @@ class Tracer:
         self._provider.force_flush()
 
     def close(self) -> None:
-        """Send the spans that wait, and stop."""
+        """Send the remaining spans, and stop."""
         self._provider.shutdown()
 
 
 def _exporter(config: TraceConfig) -> Any:
-    """To the config's endpoint; without one the exporter reads OTEL_... itself."""
+    """An exporter to the configured endpoint; without one it reads OTEL_... itself."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     if not config.otlp_endpoint:
@@ -136,9 +136,9 @@ def _attributes(exchange: Any, status: int) -> dict[str, Any]:
 
 
 def usage(answer: bytes) -> dict[str, int]:
-    """gen_ai.usage.input_tokens and .output_tokens as the upstream told them last; none where it did not.
+    """gen_ai.usage.input_tokens and .output_tokens as last reported by the upstream; without those it did not report.
 
-    A quote inside a string is escaped, so what the model writes is not taken for it.
+    Quotes inside a string are escaped, so the model's text is not taken for them.
     """
     looked_at = answer if len(answer) <= _HEAD + _TAIL else answer[:_HEAD] + answer[-_TAIL:]
     return {f"gen_ai.usage.{_SIDES[side]}_tokens": int(count) for side, count in _USAGE.findall(looked_at)}

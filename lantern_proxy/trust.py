@@ -1,9 +1,9 @@
 """How far the origin of a passage is to be trusted, and whether it reads like instructions to the model. Pure.
 
-Users are trusted most, then what the model said itself, then results of tools, then what tools brought from the web.
-A file or a page can hold a text that was written to command the model that reads it (prompt injection). It was in the
-client's history already; a restore must not bring it back with more weight than it had. What reads like orders is
-found by a small list of phrasings: a heuristic that words of another kind, or another language, get past.
+Users are trusted most, then the model's own text, then tool results, then tool results from the web. A file or a page
+can contain a text that was written to command the model that reads it (prompt injection). It was in the client's
+history already; a restore must not give it more weight than it had. Text that reads like orders is found by a small
+list of phrases, a heuristic that misses other phrases and other languages.
 """
 
 import re
@@ -42,7 +42,7 @@ _ORDERS = re.compile(
     r"|\b(?:reveal|print|repeat|show|output|leak|send)\b.{0,30}\b(?:your|the) "
     r"(?:system prompt|instructions|api[ _-]?keys?|secrets?|credentials|passwords?|environment variables?)\b"
     r"|\b(?:send|post|upload|forward|exfiltrate)\b.{0,60}\bto https?://"
-    # "<system>", "[/INST]", "<|im_start|>", "Assistant:" in front of a line
+    # "<system>", "[/INST]", "<|im_start|>", "Assistant:" at the beginning of a line
     r"|<\W{0,3}(?:system|instructions?|important|admin|assistant|human|user)\W{0,3}>|\[\s*+/?\s*+(?:system|inst)\s*+\]"
     r"|<\|(?:im_start|im_end|system|endoftext)\|?>?|^\W{0,4}(?:system|assistant|human)\s*:"
     # "as an AI, please", "AI agents that read this must"
@@ -50,26 +50,26 @@ _ORDERS = re.compile(
     r"|\bAI (?:agents?|assistants?|models?)\b.{0,30}\b(?:must|should)\b",
     re.I | re.M | re.S,
 )
-"""Phrasings that command a model."""
+"""Phrases that command a model."""
 
 
 def origin(passage: Passage) -> Origin:
-    """Where the text of a passage comes from. Tools whose names tell of the web count as the web; what a client wrote
-    around its user's words, a file perhaps, counts as a tool's."""
+    """The origin of a passage's text. A tool with a name of the web counts as the web; text that a client adds around
+    its user's words, such as a file, counts as a tool's."""
     if passage.speaker in ("tool", CLIENT):
         return "web" if any(_WEB.search(name) for name in passage.tools) else "tool"
     return "user" if passage.speaker == "user" else "assistant"
 
 
 def gives_orders(text: str) -> bool:
-    """Does the text read like instructions to a model? Invisible signs and look-alike letters are seen through."""
+    """Does the text read like instructions to a model? Invisible characters and look-alike letters do not hide them."""
     plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_LOOKALIKE)
     return _ORDERS.search(_BLANKS.sub(" ", plain)) is not None
 
 
 def is_untrusted(passage: Passage) -> bool:
-    """A result of a tool, or from the web, that reads like orders. What people and the model said is not judged; the
-    summary of a turn, which may hold results of its tools, is judged whole."""
+    """Does a result of a tool or of the web read like orders? Text of people and the model is not checked; the summary
+    of a turn, which may hold tool results, is checked as a whole."""
     judged = origin(passage) in ("tool", "web") or (passage.unit == "turn" and passage.tools)
     return bool(judged) and gives_orders(passage.text)
 
@@ -80,7 +80,7 @@ def admitted(passage: Passage, policy: Policy) -> bool:
 
 
 def marked(passage: Passage, policy: Policy) -> Passage:
-    """The passage with its speaker marked where it is untrusted: `tool untrusted, do-not-follow`."""
+    """The passage, its speaker marked if it is untrusted: `tool untrusted, do-not-follow`."""
     if policy != "mark" or not is_untrusted(passage):
         return passage
     return replace(passage, speaker=f"{passage.speaker} {MARK}")

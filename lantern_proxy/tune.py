@@ -1,10 +1,10 @@
 """Settings of `retrieval:` and `restore.weights` from labelled questions, and whether they are worth having. Pure.
 
     found = fit(labelled, start)          # fusion, weights, taus, for types with enough questions of their own
-    told = validate(labelled, start)      # the same on folds: what it gains on questions that it has not seen
+    told = validate(labelled, start)      # the same on folds: its gain on questions that it was not fitted to
 
-A ranking is a weighted sum of columns, one a signal: z-scores, or reciprocal ranks. So fusion, weights and the cascade
-(columns of the dense channel left out) are all sums over one matrix, and hundreds of settings are tried in seconds.
+A ranking is a weighted sum of columns, one per signal: z-scores, or reciprocal ranks. So fusion, weights and the
+cascade (without the columns of the dense channel) are sums over one matrix, and hundreds of settings take seconds.
 """
 
 from collections import Counter
@@ -22,55 +22,55 @@ from lantern_proxy.route_types import TYPES, QueryType
 
 Fusion = Literal["zscore", "rrf"]
 DENSE = frozenset({"vector", "late"})
-"""Signals that need the embedder, and that the cascade saves."""
+"""Signals that need the embedder, which the cascade can skip."""
 ENOUGH, ENOUGH_OF_TYPE = 20, 25
-"""Fewer labelled questions than that teach nothing."""
+"""Fewer labelled questions, in all or of a type, are too few to learn from."""
 FACTORS = (0.0, 0.5, 0.7, 1.4, 2.0)
 ROUNDS = 3
-"""How often each weight is looked at in turn."""
+"""How often each weight is optimised in turn."""
 FOLDS = 5
-"""Parts that cross-validation takes the questions apart into."""
+"""Number of parts in cross-validation."""
 TAUS = (0.1, 0.15, 0.2, 0.25, 0.28, 0.3, 0.35, 0.4, 0.5, 0.7)
 LOSS = 0.002
-"""Most quality that the cascade may cost on the questions that tau is fitted to."""
+"""Most quality that the cascade may cost on the questions to which tau is fitted."""
 SPARED = 0.3
-"""More of the questions for which the dense channel is skipped that make settings worth having which are no better."""
+"""Settings of equal quality are worth having if they skip the dense channel for so many more of the questions."""
 CAUTION = 0.004
-"""Quality that a change of a weight must gain: less is noise. Doubled for the weights of one type."""
+"""Least gain in quality for a change of a weight: less is noise. Doubled for the weights of one type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """A question whose evidence is known, and what each signal says of all n candidates."""
+    """A question whose evidence is known, and each signal's scores for all n candidates."""
 
     question: str
     type: QueryType
     signals: Mapping[str, Floats]
     """Name -> (n,)."""
     units: Mapping[str, float] = field(default_factory=dict)
-    """What a weight of 1 means for a signal, where that is not one z-score."""
+    """The unit of a signal's weight, if that is not one z-score."""
     skipped: "Labelled | None" = None
-    """The same question where the cascade skips the dense channel; None: as above, without its signals."""
+    """The same question when the cascade skips the dense channel; None: as above, without its signals."""
     gold: Ints
     """Rows of the evidence; not empty."""
     sure: float
-    """How sure words are of their best passages, 0..1: tau at which the cascade still skips the dense channel."""
+    """How sure words are of their best passages, 0..1: the largest tau at which the cascade skips the dense channel."""
     group: str = ""
-    """Questions of a group (a conversation) stay together in a fold; "": it belongs to none."""
+    """Questions of a group (a conversation) stay together in a fold; "": of no group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What `fit` chooses: the fusion, the weights of the signals, and tau for types of questions."""
+    """The result of `fit`: the fusion, the weights of the signals, and tau by type of question."""
 
     fusion: Fusion = "zscore"
     weights: Mapping[str, float]
     tau: float = 1.0
     types: Mapping[QueryType, Mapping[str, float]] = field(default_factory=dict)
-    """Type -> weights, where they differ."""
+    """Type -> weights, if they differ."""
     taus: Mapping[QueryType, float] = field(default_factory=dict)
     rrf_k: int = 60
-    """restore.rrf_k, which is given: of reciprocal ranks."""
+    """restore.rrf_k, which is not fitted: for reciprocal ranks."""
 
     def of(self, name: QueryType) -> tuple[Mapping[str, float], float]:
         """Weights and tau of a type."""
@@ -79,7 +79,8 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validated:
-    """What fitted settings do on questions that they were not fitted to. Quality: (reciprocal rank + recall@10) / 2."""
+    """The result of fitted settings on questions to which they were not fitted. Quality: (reciprocal rank + recall@10)
+    / 2."""
 
     n: int
     folds: int
@@ -90,9 +91,9 @@ class Validated:
     skipped: float
     """Share of the questions for which the cascade skips the dense channel."""
     skipped_before: float
-    """The same by the settings that `fit` begins with."""
+    """The same with the settings that `fit` starts from."""
     cost: tuple[float, float, float, float]
-    """What skipping does to quality, as `gain`."""
+    """The effect of skipping on quality, in the form of `gain`."""
 
     @property
     def helps(self) -> bool:
@@ -102,7 +103,7 @@ class Validated:
 
 
 class Sheet:
-    """The columns of many questions, one below the other. Made for one fusion."""
+    """The columns of many questions, stacked, for one kind of fusion."""
 
     def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion, rrf_k: int) -> None:
         self.names = list(names)
@@ -121,7 +122,7 @@ class Sheet:
 
     @cached_property
     def _skipped(self) -> Floats:
-        """As _columns, where the dense channel is skipped. Most sheets are never asked for it."""
+        """_columns without the dense channel. Most sheets never need it."""
         return self._stacked([each.skipped or each for each in self._labelled])
 
     def _stacked(self, labelled: Sequence[Labelled]) -> Floats:
@@ -164,9 +165,9 @@ def _reciprocal(each: Labelled, signal: str, *, k: int) -> Floats:
 
 
 def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
-    """The settings that fit best, starting from `start`. ValueError when there are too few questions.
+    """The settings that fit best, starting from `start`. ValueError if there are too few questions.
 
-    tau stays as it is where no question has signals of the dense channel: nothing was measured of what skipping costs.
+    tau stays the same if no question has signals of the dense channel, since the cost of skipping was not measured.
     """
     if len(labelled) < ENOUGH:
         raise ValueError(f"{len(labelled)} labelled questions are too few to learn from; give {ENOUGH} or more")
@@ -189,7 +190,7 @@ def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
 
 
 def has_dense(each: Labelled) -> bool:
-    """Has it signals that the cascade can skip?"""
+    """Does the question have signals that the cascade can skip?"""
     return not DENSE.isdisjoint(each.signals)
 
 
@@ -208,7 +209,7 @@ def _fit_shared(labelled: Sequence[Labelled], start: Settings) -> Settings:
 
 
 def _climb(sheet: Sheet, start: Mapping[str, float], *, caution: float) -> dict[str, float]:
-    """Coordinate ascent: one weight after the other takes the best of its FACTORS, when that gains `caution`."""
+    """Coordinate ascent: each weight in turn takes the best of its FACTORS, if that gains `caution`."""
     weights, best = dict(start), float(sheet.quality(start).mean())
     for _ in range(ROUNDS):
         before = dict(weights)
@@ -244,7 +245,7 @@ class Judged:
 
 
 def judge(labelled: Sequence[Labelled], settings: Settings) -> Judged:
-    """What `settings` make of questions."""
+    """The result of `settings` on each question."""
     names = sorted({signal for each in labelled for one in (each, each.skipped or each) for signal in one.signals})
     quality, full, skipped = (np.zeros(len(labelled)) for _ in range(3))
     for name in TYPES:
@@ -264,9 +265,9 @@ def judge(labelled: Sequence[Labelled], settings: Settings) -> Judged:
 def validate(
     labelled: Sequence[Labelled], start: Settings, advance: Callable[[int], None] = lambda steps: None
 ) -> Validated:
-    """Cross-validation: each fold is judged by settings that were fitted to the others, beside `start`.
+    """Cross-validation: each fold is evaluated with settings fitted to the others, beside `start`.
 
-    advance: told of each of the FOLDS
+    advance: called after each of the FOLDS
     """
     if len(labelled) * (FOLDS - 1) < ENOUGH * FOLDS:
         raise ValueError(f"{len(labelled)} labelled questions are too few to learn from; give {ENOUGH + 5} or more")
@@ -292,22 +293,22 @@ def validate(
 
 
 def _folds(labelled: Sequence[Labelled]) -> list[int]:
-    """Which fold each question is in: whole groups where they leave each fold enough to learn from, else one question
-    after the other. Who belongs to no group is one; a question that comes again is in the fold that it was in."""
+    """The fold of each question: whole groups if they leave enough to learn from for each fold, else question by
+    question. A question without a group is its own group; a repeated one is in the same fold."""
     whole = _dealt([each.group or each.question for each in labelled])
     enough = len(set(whole)) >= FOLDS and len(labelled) - max(Counter(whole).values()) >= ENOUGH
     return whole if enough else _dealt([each.question for each in labelled])
 
 
 def _dealt(names: Sequence[str]) -> list[int]:
-    """A fold for each: the first name gets the first, the next one the next."""
+    """A fold for each name, in turn; equal names get the same."""
     fold = {name: n % FOLDS for n, name in enumerate(dict.fromkeys(names))}
     return [fold[name] for name in names]
 
 
 def fragment(settings: Settings, router: str = "rules") -> dict[str, Any]:
-    """The settings as a part of the config file. router: the configured one, which stays unless a type has settings of
-    its own: these were fitted, and are judged, by the rules' types."""
+    """The settings as a part of the config file. router: the configured one, which stays unless a type has its own
+    settings, which were fitted and evaluated with the types of the rules."""
     types: dict[str, dict[str, Any]] = {}
     for name in TYPES:
         own: dict[str, Any] = {}

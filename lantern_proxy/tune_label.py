@@ -30,24 +30,24 @@ from lantern_proxy.tune import Labelled, Settings
 
 
 class LabelError(ValueError):
-    """A label that cannot be used. The message names the place and the way out."""
+    """A label is unusable. The message names the place and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A question and what answers it: passage ids, or words that stand in the passages."""
+    """A question and its answer: passage ids, or words that occur in the passages."""
 
     question: str
     relevant: tuple[int | str, ...]
     session: str | None
     place: str
-    """Where the label stands, for errors."""
+    """Where the label is, for errors."""
 
 
 def read(path: Path) -> list[Label]:
     """The labels of a JSON lines file. LabelError names the line."""
     try:
-        rows = path.read_text("utf-8-sig").split("\n")  # not splitlines, which breaks at U+2028 within a question
+        rows = path.read_text("utf-8-sig").split("\n")  # not splitlines, which also breaks at U+2028 in a question
     except OSError as error:
         raise LabelError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -69,20 +69,20 @@ def _label(row: str, place: str) -> Label:
 
 
 def _is_passage(named: object) -> bool:
-    """Words, or a number that a passage may have."""
+    """Is it a text, or a number that may be a passage's id?"""
     if isinstance(named, str):
         return bool(named.strip())
     return isinstance(named, int) and not isinstance(named, bool) and 0 < named < 1 << 63
 
 
 def of_feedback(archive: Archive, tenant: str) -> list[Label]:
-    """Questions whose restored passages somebody called useful."""
+    """Labels for questions whose restored passages were judged useful."""
     found = archive.of(tenant).useful()
     return [Label(one.query, one.passages, one.session, f"request {one.request}") for one in found]
 
 
 def start(config: Config) -> Settings:
-    """The settings that the config has now, for `fit` to begin with."""
+    """The current settings of the config, from which `fit` starts."""
     weights = {**WEIGHTS, **_floats(config.restore.weights)}
     named = config.retrieval.types if config.retrieval.router != "off" else ()
     own = {name: config.retrieval.of(name) for name in named}
@@ -103,7 +103,7 @@ def _floats(weights: Mapping[Signal, float]) -> dict[str, float]:
 def measure(
     archive: Archive, tenant: str, labels: Iterable[Label], config: Config, embedder: Embedder | None
 ) -> Iterator[tuple[Label, Labelled | None]]:
-    """Every label with its signals; None where its question asks for nothing, or no passage has what is relevant."""
+    """Every label with its signals; None if its question asks for nothing, or no passage has what is relevant."""
     dense = Dense(archive, embedder, wanted=False)
     scopes: dict[str | None, Scope] = {}
     try:
@@ -120,7 +120,7 @@ def measure(
 
 
 def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, config: Config) -> Labelled | None:
-    """One question over a scope; None when there is nothing to learn from it."""
+    """One question over a scope; None if there is nothing to learn from it."""
     read_as = parse_question(question)
     if not gold or not read_as.terms:
         return None

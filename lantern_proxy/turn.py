@@ -5,11 +5,11 @@
           --chunk--> Passage  --restore--> Restored --wire--> bytes
 
 Nothing here does I/O, reads a clock or draws a random number. A *fingerprint* is 16 bytes of BLAKE2b over the canonical
-form, so that a message is recognised when its client sends it again in another dress (string or list content, moved
+form, so that a message is recognised when its client sends it again in another form (string or list content, moved
 cache_control, other white space).
 
-What is made for every message, or several times a request, is a Struct: it is made in a tenth of the time that a frozen
-dataclass takes, and since none refers back to itself, the garbage collector need not look at it.
+Whatever is created for every message, or several times a request, is a Struct: creating one takes a tenth of the time
+of a frozen dataclass, and since none can be part of a cycle, the garbage collector need not track it.
 """
 
 import re
@@ -26,24 +26,24 @@ from lantern_proxy.turn_memo import Memo
 Api = Literal["chat", "responses", "messages"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 SYSTEM = ("system", "developer")
-"""Roles in which a program speaks to the model, not a person."""
+"""Roles of text from a program to the model, not from a person."""
 INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Signs that nobody sees, for a set of a regular expression: Unicode's Default_Ignorable_Code_Point."""
+"""Invisible characters, as a set for regular expressions: Unicode's Default_Ignorable_Code_Point."""
 CLIENT = "client"
-"""Speaker of what a client writes around its user's words: the state of a workspace, a file, a reminder."""
+"""Speaker of text that a client adds around its user's words: the state of a workspace, a file, a reminder."""
 Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]
 READ = ("text", "result", "compaction")
-"""Kinds whose text a person would read."""
+"""Kinds with text for a person to read."""
 BlockKind = Literal["loss", "question"]
-"""What a block is for: what a compaction took, or a question that asks for some of it."""
+"""The purpose of a block: details that a compaction took, or evidence for a question."""
 Event = Literal["new", "turn", "retry", "branch", "side", "compacted", "window", "cleared", "passthrough"]
 
 LOSSES: frozenset[str] = frozenset({"compacted", "window", "cleared"})
 LATEST_S = 1e12
-"""Seconds; a time from here on is none: it counts milliseconds, or smaller parts."""
+"""In seconds; a larger time is invalid, since it counts milliseconds or smaller units."""
 
 _REMINDER_OPEN, _REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
 _PIECE_CHARS = 65_536
@@ -51,13 +51,13 @@ _RANDOM = re.compile(r"(?=(?:[^\W\d_]*\d){2})(?=(?:\d*[^\W\d_]){2})[^\W_]{8,}|\d
 
 
 def is_random(id: str) -> bool:
-    """Does an id look like one that upstreams mint, which nobody else has: letters and figures mixed, or many figures?
-    An id such as "call_memory" may be a client's, which writes it for everyone."""
+    """Does an id look as if an upstream minted it, so that nobody else has it: letters and digits mixed, or many
+    digits? An id such as "call_memory" may be one that a client uses for everyone."""
     return _RANDOM.search(id[:200]) is not None
 
 
 def fingerprint(*parts: str | bytes) -> bytes:
-    """16 bytes that stand for `parts`; the parts are length-prefixed, so ("ab", "c") differs from ("a", "bc")."""
+    """A 16-byte digest of `parts`, which are length-prefixed, so that ("ab", "c") differs from ("a", "bc")."""
     pieces: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -66,7 +66,7 @@ def fingerprint(*parts: str | bytes) -> bytes:
 
 
 def without_reminders(text: str, by: str) -> str:
-    """`text` with `by` in place of each <system-reminder> that clients put there. In linear time, as strip_block()."""
+    """`text` with each <system-reminder> of a client replaced by `by`. In linear time, as strip_block()."""
     at, kept = 0, []
     while (start := text.find(_REMINDER_OPEN, at)) >= 0:
         end = text.find(_REMINDER_CLOSE, start)
@@ -78,7 +78,7 @@ def without_reminders(text: str, by: str) -> str:
 
 
 def canonical(text: str) -> str:
-    """The form in which two texts are compared: no restored block, no <system-reminder>, white space collapsed."""
+    """The form in which texts are compared: without restored blocks and <system-reminder>, white space collapsed."""
     if BLOCK_OPEN in text:
         text = " ".join(between_blocks(text))
     if _REMINDER_OPEN in text:
@@ -87,8 +87,7 @@ def canonical(text: str) -> str:
 
 
 def _collapsed(text: str) -> Iterator[str]:
-    """`text` with white space collapsed, piece by piece: megabytes at once would hold up all other threads, and
-    requests."""
+    """`text` with white space collapsed, in pieces: megabytes at once would block all other threads."""
     begun = False
     for at in range(0, len(text), _PIECE_CHARS):
         if words := text[at : at + _PIECE_CHARS].split():
@@ -99,7 +98,7 @@ def _collapsed(text: str) -> Iterator[str]:
 
 
 plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-"""canonical(), remembered: it is asked for again while a text is compared, and clients send their whole history with
+"""canonical(), cached: it is needed repeatedly while a text is compared, and clients send their whole history with
 every request."""
 
 
@@ -128,7 +127,7 @@ def item(role: Role, kind: Kind, text: str, *, name: str = "", ids: Iterable[str
 
 
 BLANK = frozenset(item(role, "text", "").print for role in get_args(Role))
-"""Fingerprints of texts with nothing in them but white space and reminders."""
+"""Fingerprints of texts that consist only of white space and reminders."""
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -138,13 +137,13 @@ class Message(Struct, frozen=True, gc=False):
     items: tuple[Item, ...]
     raw: bytes
     print: bytes
-    """Fingerprint of the items that are compared; reasoning is not, since clients drop it. Empty: nothing to
+    """Fingerprint of the items that are compared, without reasoning, which clients drop. Empty if there is nothing to
     compare."""
 
     @property
     def text(self) -> str:
-        """What a person would read of the message: prose and results, without media."""
-        if len(self.items) == 1:  # as most have
+        """The text of the message that a person would read: prose and results, without media."""
+        if len(self.items) == 1:  # true for most messages
             return self.items[0].text if self.items[0].kind in READ else ""
         return "\n".join([i.text for i in self.items if i.kind in READ and i.text])
 
@@ -160,26 +159,26 @@ class Message(Struct, frozen=True, gc=False):
 
 
 def message(role: Role, items: Sequence[Item], raw: bytes) -> Message:
-    """A Message with its fingerprint. An item that holds nothing but white space counts for nothing."""
+    """A Message with its fingerprint. Items that consist only of white space are ignored."""
     prints = [i.print for i in items if i.kind != "reasoning" and i.print not in BLANK]
     return Message(role, tuple(items), raw, fingerprint(*prints) if prints else b"")
 
 
 class Head(Struct, frozen=True, kw_only=True, gc=False):
-    """What a client showed last of its session: with this and the messages that were filed it goes on after a
+    """What a client showed last of its session. With this and the filed messages the session continues after a
     restart."""
 
     keys: tuple[str, ...] = ()
-    """Keys of the messages that it showed, in order."""
+    """Keys of the messages shown, in order."""
     altered: Mapping[str, tuple[bytes, ...]] | None = {}
-    """Key of a message that is not shown as it was filed (cleared, cut, with another time) -> fingerprints of its items
-    as they are shown. None: neither this nor the fields below are known."""
+    """Key of a message that is shown in another form than it was filed (cleared, cut, with another time) ->
+    fingerprints of its items as shown. None: neither this nor the fields below are known."""
     abandoned: tuple[str, ...] = ()
     """Keys of messages that the client took back (an edit, a rewind)."""
     lost: bool = False
-    """Was something lost of the session?"""
+    """Did the session ever lose something?"""
     person: str = ""
-    """The person that its client names, as in Request; empty for nobody, or several."""
+    """The person that its client names, as in Request; "" for nobody, or several."""
 
     def without(self, gone: Container[str]) -> "Head":
         """The head without the messages whose keys are `gone`."""
@@ -189,7 +188,7 @@ class Head(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a client asked, in the same shape for all three protocols."""
+    """A client's request, in the same form for all three protocols."""
 
     api: Api
     model: str
@@ -201,17 +200,16 @@ class Request(Struct, frozen=True, kw_only=True):
     ids: tuple[tuple[str, str], ...] = ()
     """Explicit session ids of the body, most specific first: (name, value)."""
     person: str = ""
-    """The person for whom the client says that it asks, as a fingerprint in hex: names and addresses are nobody's
-    business."""
+    """The person for whom the client makes the request, as a hex fingerprint, since names and addresses are private."""
     signals: frozenset[str] = frozenset()
-    """What the client says of itself: "compact" (this is the summarising call), "side" (a sub-agent, a title)."""
+    """What the client states about itself: "compact" (this is the summarising call), "side" (a sub-agent, a title)."""
     delta: bool = False
-    """Does it continue a response that the upstream stores? Then it holds only what is new."""
+    """Does it continue a response stored by the upstream? Then it holds only what is new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a request's headers say of who is talking."""
+    """What a request's headers say about its session and sub-agent."""
 
     ids: tuple[tuple[str, str], ...] = ()
     """(name, value), most specific first."""
@@ -221,14 +219,14 @@ class Identity:
 
 
 class Answer(Struct, frozen=True, kw_only=True, gc=False):
-    """What the upstream answered, as far as it came."""
+    """The upstream's answer, as far as it came."""
 
     messages: tuple[Message, ...]
-    """A message for each choice (chat) or output item (responses); usually one."""
+    """One message per choice (chat) or output item (responses); usually one."""
     ids: tuple[str, ...] = ()
-    """Response id and whatever else later requests may name."""
+    """Response id and any other id that later requests may refer to."""
     complete: bool = True
-    """Did it come to its end?"""
+    """Did it arrive completely?"""
 
     @property
     def text(self) -> str:
@@ -246,14 +244,14 @@ class Filed(Struct, frozen=True, kw_only=True, gc=False):
     """Which turn it belongs to, from 1; 0 before the first user message."""
     message: Message
     side: bool = False
-    """Belongs to a side call (a title, a summary): archived, never restored."""
+    """Does it belong to a side call (a title, a summary)? Such messages are archived, but never restored."""
     partial: bool = False
-    """The answer broke off here."""
+    """Did the answer break off here?"""
     created_at: float
 
 
 class Passage(Struct, frozen=True, kw_only=True):
-    """A piece of a turn, small enough to be found and restored whole. `id` is 0 until it is archived."""
+    """A piece of a turn, small enough to be found and restored as a whole. `id` is 0 until it is archived."""
 
     id: int = 0
     session: str
@@ -264,7 +262,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     """Order within its message, from 0."""
     turn: int
     speaker: str
-    """user, assistant, system, tool, CLIENT, or the name the client gave."""
+    """user, assistant, system, tool, CLIENT, or a name given by the client."""
     text: str
     unit: Literal["passage", "turn"] = "passage"
     """"turn": this is the extractive summary of a whole turn, which the recipe `lantern` ranks."""
@@ -280,17 +278,17 @@ class Passage(Struct, frozen=True, kw_only=True):
     accesses: int = 0
     accessed_at: float = 0.0
     verdict: str = ""
-    """A person's verdict: useful, wrong or outdated; empty when there is none."""
+    """A person's verdict: useful, wrong or outdated; "" if there is none."""
     pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A passage that a restore chose, and why."""
+    """A passage chosen by a restore, and the reasons."""
 
     passage: Passage
     text: str
-    """What of the passage went into the block; whole sentences, maybe not all of them."""
+    """The part of the passage that went into the block: whole sentences, perhaps not all of them."""
     rank: int
     score: float
     signals: dict[str, float]
@@ -306,19 +304,19 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """A passage that a restore looked at and left out, and why."""
+    """A passage that a restore considered and left out, and why."""
 
     kind: BlockKind
-    """The kind of block in which it might have stood."""
+    """The kind of block for which it was considered."""
     passage: Passage
     reason: Reason
     other: int = 0
-    """For the reasons similar and echo, the id of the passage that says it already; for superseded, the later turn, 0
-    when that is the request itself."""
+    """For the reasons similar and echo, the id of the passage that says the same; for superseded, the later turn, 0 if
+    that is the request itself."""
     value: float = 0.0
-    """For the reason admission, how good the best evidence was; for confidence, that of the passage."""
+    """For the reason admission, the quality of the best evidence; for confidence, that of the passage."""
     rank: int
-    """Place by score among those that were passed over for this block, from 1."""
+    """Rank by score among those left out of this block, from 1."""
     score: float
     signals: dict[str, float]
     why: str
@@ -346,32 +344,32 @@ def why_not(reason: Reason, other: int = 0, value: float = 0.0) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """One restored block before it is placed: its exact text, what is in it and what it cost."""
+    """One restored block before it is placed: its exact text, its passages and its cost."""
 
     kind: BlockKind
     text: str
     placed: tuple[Placed, ...]
     considered: int
-    """How many passages were looked at."""
+    """How many passages were considered."""
     ms: float
-    """Milliseconds that it took."""
+    """Milliseconds that choosing it took."""
     degraded: tuple[str, ...] = ()
     """What was skipped and why, as in x-lantern-degraded: "dense:warming"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What would be restored into a request. `session` is empty when the request fits none that is known: then it is
-    nothing."""
+    """What would be restored into a request. If the request fits no known session, `session` is empty and nothing would
+    be."""
 
     tenant: str
     session: str = ""
     event: str = "new"
     gone: int = 0
-    """Messages that the session holds and the request lacks."""
+    """Number of messages that the session holds and the request lacks."""
     blocks: tuple[Restored, ...] = ()
     refused: tuple[dict[str, Any], ...] = ()
-    """Passages of the session that are kept out: {"passage", "why", "text"}."""
+    """Passages of the session that must not be restored: {"passage", "why", "text"}."""
     passed: tuple[PassedOver, ...] = ()
     """What would be left out, and why."""
     notes: tuple[str, ...] = ()
@@ -380,20 +378,20 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """An entry of the ledger: a restored block, which rides in the same message, its anchor, until that message is
+    """An entry of the ledger: a restored block that stays in the same message, its anchor, until that message is
     gone."""
 
     session: str
     anchor: str
     """Hex fingerprint of the anchor message."""
     chain: str
-    """Hex chain hash up to the anchor, to tell apart two messages that read the same."""
+    """Hex chain hash up to the anchor, which distinguishes two messages with the same text."""
     message: str = ""
-    """Key of the anchor message in its session; "" in archives of the time before this was kept."""
+    """Key of the anchor message in its session; "" in archives from before this was kept."""
     place: Literal["inside", "before", "after"]
-    """inside: at the end of the anchor message; before: in front of its last part; after: as a user message behind
+    """inside: at the end of the anchor message; before: in front of its last part; after: as a user message after
     it."""
     restored: Restored
     request: str
-    """Id of the request that brought the block."""
+    """Id of the request for which the block was made."""
     created_at: float

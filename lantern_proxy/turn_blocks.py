@@ -14,8 +14,8 @@ def strip_block(text: str) -> str:
 
 
 def between_blocks(text: str) -> Iterator[str]:
-    r"""What \s*<restored_context\b[^>]*>.*?</restored_context>\s* leaves of a text, in linear time: a tag that is
-    opened again and again, and never closed, must not hold up the proxy."""
+    r"""The parts of a text outside \s*<restored_context\b[^>]*>.*?</restored_context>\s*. In linear time, since a tag
+    that is opened repeatedly and never closed must not block the proxy."""
     at = start = 0
     while (start := text.find(BLOCK_OPEN, start)) >= 0:
         behind = start + len(BLOCK_OPEN)
@@ -35,7 +35,7 @@ def between_blocks(text: str) -> Iterator[str]:
 def without_blocks(raw: bytes) -> bytes:
     """The JSON text `raw` with our own blocks cut out of its strings.
 
-    A block is cut only when it opens and closes within one string.
+    A block is cut only if it opens and closes within one string.
     """
     kept, start = [], 0
     for at, end in _blocks(raw):
@@ -45,7 +45,7 @@ def without_blocks(raw: bytes) -> bytes:
 
 
 def blocks_in(raw: bytes) -> list[str]:
-    """Our own blocks in the strings of the JSON text `raw`, as without_blocks() cuts them."""
+    """Our own blocks in the strings of the JSON text `raw`, delimited as by without_blocks()."""
     return [str(json.loads(b'"%b"' % raw[at:end])) for at, end in _blocks(raw)]
 
 
@@ -59,5 +59,5 @@ def _blocks(raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _leaves_string(piece: bytes) -> bool:
-    """Does an unescaped quote stand in `piece`?"""
+    """Does `piece` contain an unescaped quote?"""
     return piece.replace(b"\\\\", b"").replace(b'\\"', b"").find(b'"') >= 0

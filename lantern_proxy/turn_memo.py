@@ -1,4 +1,4 @@
-"""A cache, bounded in bytes, of what was computed from recent texts: clients resend their whole history every time.
+"""A cache, bounded in bytes, of results for recent texts: clients resend their whole history every time.
 
 plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 plain("hello  world") == "hello world"
@@ -12,22 +12,22 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 _LARGEST = 8
-"""A value that would take more than one in so many bytes of a memo has a place of its own: it must not drive out all
-else."""
+"""A value that would take more than one in so many bytes of the cache is kept separately, so that it does not evict
+everything else."""
 _LARGE = 4
-"""How many such values are remembered."""
+"""How many such values are kept."""
 _PLACE_BYTES = 120
-"""What a key's place in an OrderedDict takes."""
+"""Overhead of a key in an OrderedDict."""
 
 _all: "list[Memo[Any, Any]]" = []
 
 
 class Memo(OrderedDict[_K, _V]):
-    """`memo[key]` is make(key), made once for as long as it is remembered; what was made first is forgotten first.
+    """`memo[key]` is make(key), computed once as long as it is cached; the oldest entry is evicted first.
 
-    A memo lives as long as the process: make it once, beside the function. Any thread may ask.
+    A memo lives as long as the process: create it once, beside the function. Thread-safe.
 
-    most_bytes: about how much all of it may take
+    most_bytes: about how much everything may take
     bytes_of:   key -> about how much the key and its value take
     """
 
@@ -45,7 +45,7 @@ class Memo(OrderedDict[_K, _V]):
         if size * _LARGEST > self._most:
             return self._large_one(key)
         value = self._make(key)
-        if key not in self:  # nothing here calls Python, so no other thread comes in between
+        if key not in self:  # nothing here calls Python code, so no other thread can interfere
             self[key] = value
             self.held_bytes += size
         while self.held_bytes > self._most:
@@ -54,7 +54,7 @@ class Memo(OrderedDict[_K, _V]):
             except KeyError:  # another thread has emptied it
                 self.held_bytes = 0
             else:
-                freed = self._bytes_of(oldest) + _PLACE_BYTES  # asked before: others come and go meanwhile
+                freed = self._bytes_of(oldest) + _PLACE_BYTES  # computed first: other threads may change the cache
                 self.held_bytes -= freed
         return value
 
@@ -73,6 +73,6 @@ class Memo(OrderedDict[_K, _V]):
 
 
 def forget_all() -> None:
-    """Keep nothing of anybody."""
+    """Empty all caches."""
     for memo in _all:
         memo.forget()
