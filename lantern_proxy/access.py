@@ -74,7 +74,7 @@ class AccessControl:
         headers = dict(arrival.headers)
         if b"origin" in headers and (refused := self._refuse_page(arrival, headers)):
             return refused
-        if ("." in arrival.path or "%2" in arrival.path) and climbs(arrival.path):
+        if ("." in arrival.path or "%2" in arrival.path) and escapes_base(arrival.path):
             return Refusal(
                 400, "invalid_request_error", "the path climbs above the upstream's base URL; take the .. out of it"
             )
@@ -93,8 +93,8 @@ class AccessControl:
             wait_s = self._rate.wait(key.name if key else arrival.credential() or caller, time.monotonic())
             if wait_s:
                 most = f"more than {self._rate.per_minute} requests a minute"
-                told = f"{most}, the most that access.requests_per_minute allows; try again in {wait_s} s"
-                return Refusal(429, "rate_limit_error", told, ((b"retry-after", str(wait_s).encode()),))
+                message = f"{most}, the most that access.requests_per_minute allows; try again in {wait_s} s"
+                return Refusal(429, "rate_limit_error", message, ((b"retry-after", str(wait_s).encode()),))
         if b"transfer-encoding" in headers and not _is_chunked(arrival):
             return Refusal(501, "invalid_request_error", "transfer-encoding may be chunked only")
         length = headers.get(b"content-length", b"")
@@ -129,18 +129,18 @@ class AccessControl:
         """
         host, origin = host_of(headers.get(b"host", b"")), headers[b"origin"].decode("latin-1")
         if origin not in self._config.origins:
-            if not names_us(host, self._own):
-                told = f"a web page may not use host {host!r}; name it in access.hosts"
-                return Refusal(403, "permission_error", told)
-            if not names_us(parts_of(origin).hostname or "", self._own, loopback=True):
-                told = f"pages of {origin!r} may not use this proxy; name it in access.origins"
-                return None if arrival.credential() else Refusal(403, "permission_error", told)
+            if not is_own_name(host, self._own):
+                message = f"a web page may not use host {host!r}; name it in access.hosts"
+                return Refusal(403, "permission_error", message)
+            if not is_own_name(parts_of(origin).hostname or "", self._own, loopback=True):
+                message = f"pages of {origin!r} may not use this proxy; name it in access.origins"
+                return None if arrival.credential() else Refusal(403, "permission_error", message)
         arrival.for_page = ((b"access-control-allow-origin", headers[b"origin"]), *_READABLE)
         return None
 
     def _too_long(self) -> Refusal:
-        told = f"the body is longer than {self._config.max_body_mb} MB; see access.max_body_mb"
-        return Refusal(413, "request_too_large", told)
+        message = f"the body is longer than {self._config.max_body_mb} MB; see access.max_body_mb"
+        return Refusal(413, "request_too_large", message)
 
     def measured(self, arrival: Arrival, receive: Receive, send: Send) -> tuple[Receive, Send]:
         """The same pair, but a body of unknown length is counted as it arrives, and refused with 413 if too long."""
@@ -184,7 +184,7 @@ def swap(arrival: Arrival, key: ProxyKey, presented: str) -> None:
     arrival.headers = (*kept, (place, value.encode("latin-1", "replace")))
 
 
-def climbs(path: str) -> bool:
+def escapes_base(path: str) -> bool:
     """Would a server that resolves dot segments, also percent-encoded ones, leave the base that precedes `path`?"""
     depth = 0
     for segment in path.removeprefix("/v1").replace("\\", "/").replace("%2f", "/").replace("%2F", "/").split("/"):
@@ -245,7 +245,7 @@ def own_names(config: Config) -> frozenset[str]:
     return frozenset({"localhost", config.server.host.lower(), *(host.lower() for host in config.access.hosts)})
 
 
-def names_us(host: str, own: frozenset[str], *, loopback: bool = False) -> bool:
+def is_own_name(host: str, own: frozenset[str], *, loopback: bool = False) -> bool:
     """Does `host` name this machine? Any address does, since rebinding needs a name; loopback: only its own ones do."""
     return host.lower() in own or (is_loopback(host) if loopback else _address(host.strip("[]")) is not None)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lantern_proxy.access import Refusal, host_of, is_loopback, names_us, own_names, parts_of
+from lantern_proxy.access import Refusal, host_of, is_loopback, is_own_name, own_names, parts_of
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError, secret
 
@@ -36,7 +36,7 @@ class AdminAccess:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = self.refusal(scope) if scope["type"] == "http" else None
-        if refused is not None and refused.status in (401, 403) and _is_health(scope) and self._names_us(scope):
+        if refused is not None and refused.status in (401, 403) and _is_health(scope) and self._is_own_name(scope):
             scope[STRANGER], refused = True, None
         if refused is not None:
             await refused.send(send)
@@ -46,7 +46,7 @@ class AdminAccess:
     def refusal(self, scope: Scope) -> Refusal | None:
         headers = dict(scope["headers"])
         caller = scope["client"][0] if scope.get("client") else ""
-        if not self._names_us(scope):
+        if not self._is_own_name(scope):
             scheme = "https" if self._config.server.tls_cert else "http"
             way_out = f"{scheme}://127.0.0.1:{self._config.server.port}{scope['path']}, or name it in access.hosts"
             return Refusal(
@@ -56,8 +56,8 @@ class AdminAccess:
             return self._unknown(caller, headers)
         return None if scope["method"] in ("GET", "HEAD") else self._foreign_page(headers)
 
-    def _names_us(self, scope: Scope) -> bool:
-        return names_us(host_of(dict(scope["headers"]).get(b"host", b"")), self._own)
+    def _is_own_name(self, scope: Scope) -> bool:
+        return is_own_name(host_of(dict(scope["headers"]).get(b"host", b"")), self._own)
 
     def _is_known(self, caller: str, headers: Mapping[bytes, bytes]) -> bool:
         if self._token and hmac.compare_digest(hashlib.sha256(_token_of(headers)).digest(), self._token):
@@ -67,11 +67,11 @@ class AdminAccess:
 
     def _unknown(self, caller: str, headers: Mapping[bytes, bytes]) -> Refusal:
         if self._token:
-            told = "the admin token is needed: Authorization: Bearer TOKEN"
-            return Refusal(401, "authentication_error", told, ((b"www-authenticate", b'Basic realm="lantern"'),))
+            reason = "the admin token is needed: Authorization: Bearer TOKEN"
+            return Refusal(401, "authentication_error", reason, ((b"www-authenticate", b'Basic realm="lantern"'),))
         proxied = next((f" (with {name.decode()})" for name in _FORWARDED if name in headers), "")
-        told = f"{caller or 'this caller'}{proxied} may not see this: conversations are shown on this machine only"
-        return Refusal(403, "permission_error", f"{told}; set {self._config.access.admin_token_env} to let others in")
+        reason = f"{caller or 'this caller'}{proxied} may not see this: conversations are shown on this machine only"
+        return Refusal(403, "permission_error", f"{reason}; set {self._config.access.admin_token_env} to let others in")
 
     def _foreign_page(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
         """Why a request that changes something is refused if a page of another origin sent it."""

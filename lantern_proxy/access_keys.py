@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from lantern_proxy.config import Config
-from lantern_proxy.locked import alone_in
+from lantern_proxy.locked import exclusive
 
 PREFIX = "lk_"
 _LOOK_S = 1.0
@@ -52,7 +52,7 @@ class ProxyKey:
         source = self.upstream.get(provider) or self.upstream.get("any")
         return None if source is None else self._secret_in(source)
 
-    def lacking(self, kinds: Container[str]) -> Iterator[str]:
+    def missing(self, kinds: Container[str]) -> Iterator[str]:
         """Messages for mapped sources that are missing now, so that requests are refused. kinds: env, file"""
         for source in dict.fromkeys(self.upstream.values()):
             if source.partition(":")[0] in kinds:
@@ -68,19 +68,19 @@ class ProxyKey:
         except (OSError, UnicodeDecodeError):
             secret = ""
         if not secret:
-            named = "environment variable" if kind == "env" else "file"
-            told = f"proxy key {self.name} takes its upstream key from {named} {place}, which has none"
-            raise KeysError(f"{told}; put it there, where `lantern serve` runs")
+            what = "environment variable" if kind == "env" else "file"
+            message = f"proxy key {self.name} takes its upstream key from {what} {place}, which has none"
+            raise KeysError(f"{message}; put it there, where `lantern serve` runs")
         return secret
 
 
 def keys_file(config: Config) -> Path:
     """The keys file of this deployment."""
-    named = config.access.keys_file
-    return Path(named).expanduser() if named else Path(f"{config.archive.path}.keys")
+    path = config.access.keys_file
+    return Path(path).expanduser() if path else Path(f"{config.archive.path}.keys")
 
 
-def closed_to_all(config: Config) -> str:
+def why_closed(config: Config) -> str:
     """Why nobody can be admitted: a proxy key is required, and there is no valid one. "" if somebody can."""
     keyring = Keyring(keys_file(config))
     if len(keyring) or not (keyring.is_used or config.access.keys == "required") or config.access.keys == "off":
@@ -88,10 +88,10 @@ def closed_to_all(config: Config) -> str:
     return f"a proxy key is asked for, and {keyring.path} holds none: every request is refused; `lantern keys add NAME`"
 
 
-def closed_to_some(config: Config, kinds: Container[str]) -> list[str]:
+def missing_upstream_keys(config: Config, kinds: Container[str]) -> list[str]:
     """Messages for sources of valid keys that are missing now, so that their holders are refused. kinds: env, file"""
     keys = [] if config.access.keys == "off" else Keyring(keys_file(config)).all()
-    return [told for key in keys if not key.revoked_at for told in key.lacking(kinds)]
+    return [message for key in keys if not key.revoked_at for message in key.missing(kinds)]
 
 
 class Keyring:
@@ -180,14 +180,14 @@ class Keyring:
     def _changing(self) -> Iterator[None]:
         """The keys in the file, written back after the block; concurrent changes wait."""
         try:
-            with alone_in(self.path.parent):
+            with exclusive(self.path.parent):
                 self._take(self._read())
                 yield
         except KeysError:
             raise
         except OSError as error:
-            told = f"keys file {self.path} cannot be written ({error.strerror}); give its folder to this user"
-            raise KeysError(told) from None
+            message = f"keys file {self.path} cannot be written ({error.strerror}); give its folder to this user"
+            raise KeysError(message) from None
 
     def _take(self, keys: Mapping[str, ProxyKey]) -> None:
         self._keys = dict(keys)
@@ -213,10 +213,10 @@ class Keyring:
         except PermissionError:
             raise KeysError(f"keys file {self.path} may not be read by this user; make it the file's owner") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            told = (
+            message = (
                 f"keys file {self.path} cannot be read ({type(error).__name__}); restore it, or remove it and add keys"
             )
-            raise KeysError(told) from None
+            raise KeysError(message) from None
         return {key.name: key for key in keys}
 
     def _write(self, keys: list[ProxyKey]) -> None:
@@ -233,8 +233,8 @@ class Keyring:
         except OSError as error:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
-            told = f"keys file {self.path} cannot be written ({error.strerror}); give its folder to this user"
-            raise KeysError(told) from None
+            message = f"keys file {self.path} cannot be written ({error.strerror}); give its folder to this user"
+            raise KeysError(message) from None
         self._stamp = self._now_stamp()
         self._take({key.name: key for key in keys})
 

@@ -63,7 +63,7 @@ class App:
             return
         peers: Peers | None = self.state.peers
         if peers is not None:
-            entered = peers.as_sent(scope)
+            entered = peers.original_scope(scope)
             if entered is None:
                 await answer_json(send, 403, _NOT_A_WORKER, [(b"connection", b"close")])
                 return
@@ -73,7 +73,7 @@ class App:
     async def _ours(self, scope: Scope, receive: Receive, send: Send) -> None:
         peers: Peers | None = self.state.peers
         if peers is not None:
-            scope = peers.as_sent(scope) or scope  # AdminAccess refuses strangers, here as elsewhere
+            scope = peers.original_scope(scope) or scope  # AdminAccess refuses strangers, here as elsewhere
         if scope["path"] == "/lantern/health":
             await self._health(scope, receive, send)
             return
@@ -138,7 +138,7 @@ def create(
             state.proxy = proxy = Proxy(config, embedder=embedder, make_restorer=make_restorer, keeper=keeper)
             owned.push_async_callback(asyncio.to_thread, proxy.close)
             if tracer is not None:
-                proxy.listeners.append(tracer.heard)
+                proxy.listeners.append(tracer.on_request)
             if place is not None:
                 state.peers = Peers(place, config)
                 owned.push_async_callback(state.peers.aclose)

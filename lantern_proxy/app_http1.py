@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lantern.http")
 
-_ASKED_AFTER_S = (0.05, 0.1, 1.0)
+_PROBE_AFTER_S = (0.05, 0.1, 1.0)
 """Seconds after a client's half-close: the first probe makes a dead peer reply, the second notices its reply."""
 _LINGER_S = 5.0
 """Seconds for which the rest of an answered request is read before its connection is closed."""
@@ -68,11 +68,11 @@ class ClientConnection(asyncio.Protocol):
         self._asgi = {"version": config.asgi_version, "spec_version": "2.3"}
         self._parser = self._new_parser()
         self._headers: list[tuple[bytes, bytes]] = []
-        self._wished: list[tuple[bytes, bytes]] = []
+        self._upgrade_headers: list[tuple[bytes, bytes]] = []
         """The headers of a request with an upgrade, until it is parsed again without that."""
         self._calls: deque[Call] = deque()
         """Unanswered requests; the first is being answered."""
-        self._coming: Call | None = None
+        self._receiving: Call | None = None
         """The request whose body is still arriving."""
         self._paused = self._refused = self._stopping = False
         self._lingering = False
@@ -87,7 +87,7 @@ class ClientConnection(asyncio.Protocol):
         self._connections.add(self)
         self._ends = get_local_addr(self.transport), get_remote_addr(self.transport)
         self._scheme = "https" if is_ssl(self.transport) else "http"
-        self._rest()
+        self._start_idle_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
@@ -97,22 +97,22 @@ class ClientConnection(asyncio.Protocol):
         for call in self._calls:
             call.leave()
         self._calls.clear()
-        self._coming = None
+        self._receiving = None
         del self._parser  # a reference cycle that also holds parts of bodies: collecting it may take minutes
 
     def eof_received(self) -> bool:
         """True leaves our side open. With TLS there is no half-close; and during an answer of unknown length, which may
         take minutes, it means that the client has left."""
         call = self._calls[-1] if self._calls else None
-        if call is None or call is self._coming or self._scheme == "https" or call.is_amid_an_unknown_length:
+        if call is None or call is self._receiving or self._scheme == "https" or call.is_sending_unframed:
             return False
         call.keep_alive = False
         if call.version != "1.0":  # which has no interim responses
-            for after_s in _ASKED_AFTER_S:
-                self.loop.call_later(after_s, self._ask, call)
+            for after_s in _PROBE_AFTER_S:
+                self.loop.call_later(after_s, self._probe, call)
         return True
 
-    def _ask(self, call: "Call") -> None:
+    def _probe(self, call: "Call") -> None:
         """Probe whether the client is still there. A peer that has closed its socket resets the connection, which ends
         the request; for one that waits an interim response changes nothing (RFC 9110, section 15.2)."""
         if self._calls and call is self._calls[0] and not call.started and not self.transport.is_closing():
@@ -140,23 +140,23 @@ class ClientConnection(asyncio.Protocol):
         try:
             rest: bytes | memoryview = data
             while rest:
-                rest = self._read(rest)
+                rest = self._parse(rest)
         except httptools.HttpParserError:
             self._refuse()
             return
         if self._unread_bytes > _MOST_HEAD_BYTES:
             self._refuse()
 
-    def _read(self, data: bytes | memoryview) -> bytes | memoryview:
+    def _parse(self, data: bytes | memoryview) -> bytes | memoryview:
         """Parse input. Returns what follows a head with an upgrade. Raises HttpParserError."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as wish:
-            self._read_without_wish()
+            self._parse_without_upgrade()
             return memoryview(data)[wish.args[0] :]
         return b""
 
-    def _read_without_wish(self) -> None:
+    def _parse_without_upgrade(self) -> None:
         """Parse a head again without its upgrade. Nothing is upgraded here, so a body or another request follows (RFC
         9110, section 7.8), which the parser would take for another protocol, or a body for the next request."""
         method, version = self._parser.get_method(), self._parser.get_http_version().encode()
@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse()
             return
         lines = [b"%b: %b\r\n" % header for header in self._headers if header[0] != b"upgrade"]
-        self._wished, self._parser = self._headers, self._new_parser()
+        self._upgrade_headers, self._parser = self._headers, self._new_parser()
         self._parser.feed_data(b"%b %b HTTP/%b\r\n%b\r\n" % (method, self._url, version, b"".join(lines)))
 
     def _refuse(self) -> None:
@@ -173,11 +173,11 @@ class ClientConnection(asyncio.Protocol):
         if self._lingering:
             return
         log.warning("a request that is not HTTP, or whose head never ends, is refused")
-        if self._coming is not None and len(self._calls) > 1:
+        if self._receiving is not None and len(self._calls) > 1:
             self._calls.pop()  # its body is not HTTP, and it had not been started
-            self._coming = None
+            self._receiving = None
         first = self._calls[0] if self._calls else None
-        if first is not None and first is not self._coming:
+        if first is not None and first is not self._receiving:
             self._calls[-1].keep_alive = False
             return
         if first is None or not first.started:
@@ -199,13 +199,13 @@ class ClientConnection(asyncio.Protocol):
         if self._parser.should_upgrade() or self._lingering:
             return
         self._unread_bytes = 0
-        self._headers, self._wished = self._wished or self._headers, []
+        self._headers, self._upgrade_headers = self._upgrade_headers or self._headers, []
         version = self._parser.get_http_version()
-        fault = _fault_of_host(self._headers, version)
+        fault = _host_error(self._headers, version)
         app = partial(_refuse_host, fault) if fault else self._app
         call = Call(self, app, self._scope(version), version != "1.0" and self._parser.should_keep_alive())
         self._headers = []  # what follows are trailers, which are dropped
-        self._coming = call
+        self._receiving = call
         self._calls.append(call)
         if len(self._calls) == 1:
             self._begin(call)
@@ -232,14 +232,14 @@ class ClientConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._unread_bytes = 0
-        if self._coming is not None:
-            self._coming.take(body)
+        if self._receiving is not None:
+            self._receiving.take(body)
 
     def on_message_complete(self) -> None:
         self._unread_bytes = 0
-        if self._coming is not None:
-            self._coming.end()
-            self._coming = None
+        if self._receiving is not None:
+            self._receiving.end()
+            self._receiving = None
         if self._lingering:
             self.transport.close()
 
@@ -256,12 +256,12 @@ class ClientConnection(asyncio.Protocol):
             self._begin(self._calls[0])
             return
         self.resume_reading()
-        self._rest()
+        self._start_idle_timer()
 
     def _hang_up(self) -> None:
         """The last answer is written. Close the connection when the request has arrived completely, its client leaves,
         or time is up; at once if nothing is arriving or the server stops."""
-        ended = not self._refused and self._coming is None
+        ended = not self._refused and self._receiving is None
         if ended or self._stopping or self.transport.is_closing():
             self.transport.close()
             return
@@ -276,7 +276,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write_eof()
         self.resume_reading()
 
-    def _rest(self) -> None:
+    def _start_idle_timer(self) -> None:
         """No request is open: start the keep-alive timeout."""
         self._idle_since = self.loop.time()
         if self._timer is None:
@@ -312,7 +312,7 @@ class ClientConnection(asyncio.Protocol):
             self.room = None
 
 
-def _fault_of_host(headers: Sequence[Header], version: str) -> str:
+def _host_error(headers: Sequence[Header], version: str) -> str:
     """Why RFC 9112, section 3.2, requires a server to refuse a request, and the way out; "" if it does not.
 
     headers: names in lower case
@@ -322,8 +322,8 @@ def _fault_of_host(headers: Sequence[Header], version: str) -> str:
         way_out = 'send one, as "Host: 127.0.0.1:8484"'
         return "" if version == "1.0" else f"this HTTP/{version} request has no Host header; {way_out}"
     if len(hosts) > 1:
-        told = ", ".join(repr(host.decode("latin-1")) for host in hosts)
-        return f"this request has {len(hosts)} Host headers ({told}); send one of them"
+        listed = ", ".join(repr(host.decode("latin-1")) for host in hosts)
+        return f"this request has {len(hosts)} Host headers ({listed}); send one of them"
     if not _HOST.fullmatch(hosts[0]):
         return f"the Host header {hosts[0].decode('latin-1')!r} is no host; send its name and its port alone"
     return ""

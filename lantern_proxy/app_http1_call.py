@@ -24,7 +24,7 @@ _ONE_WRITE_BYTES = 65_536
 """A piece of a body up to this size is sent in one write with what precedes it."""
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_BARE = (204, 304)
+_BODILESS = (204, 304)
 """Answers that have no body, whatever their headers say."""
 _FAILED = (b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -59,7 +59,7 @@ class Call:
         return str(self._scope["http_version"])
 
     @property
-    def is_amid_an_unknown_length(self) -> bool:
+    def is_sending_unframed(self) -> bool:
         return self.started and not self._left
 
     # what the client sends
@@ -143,11 +143,11 @@ class Call:
         elif self._complete or message["type"] != "http.response.body":
             raise RuntimeError(f"{message['type']} amid an answer, or behind its end")
         else:
-            self._go_on(message.get("body", b""), more=message.get("more_body", False))
+            self._send_body(message.get("body", b""), more=message.get("more_body", False))
 
     def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        bare = self._scope["method"] == "HEAD" or status in _BARE
+        bare = self._scope["method"] == "HEAD" or status in _BODILESS
         framed = closing = self._chunked = False
         for name, value in headers:
             lower = name.lower()
@@ -179,7 +179,7 @@ class Call:
             self._connection.transport.write(self._head)
             self._head = b""
 
-    def _go_on(self, body: bytes, *, more: bool) -> None:
+    def _send_body(self, body: bytes, *, more: bool) -> None:
         if self._chunked:
             end = b"" if more else b"0\r\n\r\n"
             data = b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end

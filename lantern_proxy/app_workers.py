@@ -20,7 +20,7 @@ from lantern_proxy.proxy.relay import Relay, Upload, whole_body
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream.http1 import Http1, Origin
-from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json, failure, named_in
+from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json, connection_headers, failure
 
 _SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
 _FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}
@@ -51,7 +51,7 @@ class Peers:
 
     # --- from another worker ---------------------------------------------------------------------------------------
 
-    def as_sent(self, scope: Scope) -> Scope | None:
+    def original_scope(self, scope: Scope) -> Scope | None:
         """The scope as the client sent it, also if another worker forwarded it; None for a stranger at our own port."""
         if scope["server"][1] != self._place.ports[self.number]:
             return scope
@@ -90,7 +90,7 @@ class Peers:
 
     def _headers(self, scope: Scope, headers: tuple[Header, ...] | list[Header]) -> list[Header]:
         client = scope["client"][0] if scope["client"] else ""
-        drop = _FRAMING | named_in(headers) | {_SECRET, _CLIENT}
+        drop = _FRAMING | connection_headers(headers) | {_SECRET, _CLIENT}
         kept = [pair for pair in headers if pair[0] not in drop]
         return [*kept, (_SECRET, self._place.secret.encode()), (_CLIENT, client.encode())]
 

@@ -52,12 +52,12 @@ def one_by_one(filed: Filed, session: str) -> Iterator[Passage]:
     if filed.side or filed.message.role in ("system", "developer"):
         return
     part = count()
-    for item, speaker, text in _voices(filed.message):
+    for item, speaker, text in _speakers(filed.message):
         for start, end, noise in pieces(text):
             yield _passage(filed, session, item, next(part), speaker, text[start:end], noise)
 
 
-def _voices(message: Message) -> list[tuple[Item, str, str]]:
+def _speakers(message: Message) -> list[tuple[Item, str, str]]:
     """(item, speaker, text) of each item. Parts of a user message may be the client's or a tool's."""
     read: list[tuple[Item, str, str]] = [
         (item, "tool" if item.kind == "result" else message.role, readable(item)) for item in message.items
@@ -97,7 +97,7 @@ def reword(passage: Passage, text: str) -> Passage:
     return replace(passage, text=text, tags=tuple(specifics(text)[:MAX_TAGS]), terms=tuple(terms(indexed)))
 
 
-def anew(passage: Passage) -> Passage:
+def reanalysed(passage: Passage) -> Passage:
     """An archived passage with the tags and terms that it would get today. Encoded data keeps its own."""
     return passage if _ALPHABET.fullmatch(passage.text) else reword(passage, passage.text)
 

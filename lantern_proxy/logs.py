@@ -68,7 +68,9 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Timed:
+    """A message and its time in Unix seconds."""
+
     at: float
     message: Wire
 
@@ -142,8 +144,8 @@ def _rows(text: str) -> list[Wire]:
     return [row for row in rows if isinstance(row, dict)]
 
 
-def _log(source: str, id: str, title: str, said: Iterable[_Said]) -> Log:
-    held = [each for each in said if each.message.get("content") or each.message.get("tool_calls")]
+def _log(source: str, id: str, title: str, timed: Iterable[_Timed]) -> Log:
+    held = [each for each in timed if each.message.get("content") or each.message.get("tool_calls")]
     first = next((each.at for each in held if each.at > 0), 0.0)
     times = (*accumulate((each.at for each in held), max, initial=first),)[1:]
     return Log(source=source, id=id, title=title, messages=tuple(each.message for each in held), times=times)
@@ -157,7 +159,7 @@ def _is_claude_code(rows: Sequence[Wire]) -> bool:
 
 
 def _claude_code(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
-    sessions: dict[str, list[_Said]] = {}
+    sessions: dict[str, list[_Timed]] = {}
     title = next((str(row["summary"]) for row in rows if row.get("type") == "summary" and row.get("summary")), "")
     for row in rows:
         message = row.get("message")
@@ -165,9 +167,9 @@ def _claude_code(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
         if row.get("type") not in ("user", "assistant") or hidden or not isinstance(message, dict):
             continue
         held = sessions.setdefault(str(row.get("sessionId") or path.stem), [])
-        held += [_Said(_time(row.get("timestamp")), each) for each in _blocks(row["type"], message.get("content"))]
-    for id, said in sessions.items():
-        yield _log("claude-code", id, title or _title(said), said)
+        held += [_Timed(_time(row.get("timestamp")), each) for each in _blocks(row["type"], message.get("content"))]
+    for id, timed in sessions.items():
+        yield _log("claude-code", id, title or _title(timed), timed)
 
 
 def _blocks(role: str, content: Any) -> Iterator[Wire]:
@@ -214,13 +216,13 @@ def _codex(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
     meta: Wire = next((row["payload"] for row in held if row.get("type") == "session_meta"), {})
     if isinstance(source := meta.get("source"), dict) and "subagent" in source:
         return
-    said: list[_Said] = []
+    timed: list[_Timed] = []
     for row in held:
         if row.get("type") == "response_item" and (message := _codex_item(row["payload"])):
-            said.append(_Said(_time(row.get("timestamp")), message))
-        elif row.get("type") == "compacted" and said and _is_summary(said[-1].message, row["payload"]):
-            said.pop()
-    yield _log("codex", str(meta.get("id") or path.stem), _title(said), said)
+            timed.append(_Timed(_time(row.get("timestamp")), message))
+        elif row.get("type") == "compacted" and timed and _is_summary(timed[-1].message, row["payload"]):
+            timed.pop()
+    yield _log("codex", str(meta.get("id") or path.stem), _title(timed), timed)
 
 
 def _is_summary(message: Wire, compacted: Wire) -> bool:
@@ -261,11 +263,11 @@ def _is_opencode(rows: Sequence[Wire]) -> bool:
 
 def _opencode(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
     info = rows[0].get("info") or {}
-    said = [each for m in rows[0]["messages"] for each in _opencode_said(m.get("info") or {}, m.get("parts") or ())]
-    yield _log("opencode", str(info.get("id") or path.stem), str(info.get("title") or _title(said)), said)
+    timed = [each for m in rows[0]["messages"] for each in _opencode_items(m.get("info") or {}, m.get("parts") or ())]
+    yield _log("opencode", str(info.get("id") or path.stem), str(info.get("title") or _title(timed)), timed)
 
 
-def _opencode_said(info: Wire, parts: Iterable[Any]) -> Iterator[_Said]:
+def _opencode_items(info: Wire, parts: Iterable[Any]) -> Iterator[_Timed]:
     if info.get("summary") is True:
         return
     role = "user" if info.get("role") == "user" else "assistant"
@@ -274,12 +276,12 @@ def _opencode_said(info: Wire, parts: Iterable[Any]) -> Iterator[_Said]:
         if not isinstance(part, dict) or part.get("synthetic"):
             continue
         if part.get("type") == "text":
-            yield _Said(at, _message(role, str(part.get("text") or "")))
+            yield _Timed(at, _message(role, str(part.get("text") or "")))
         elif part.get("type") == "tool":
             state = part.get("state") or {}
             id = str(part.get("callID"))
-            yield _Said(at, _message(role, "") | {"tool_calls": [_call(id, part.get("tool"), state.get("input"))]})
-            yield _Said(at, {"role": "tool", "tool_call_id": id, "content": _text(state.get("output"))})
+            yield _Timed(at, _message(role, "") | {"tool_calls": [_call(id, part.get("tool"), state.get("input"))]})
+            yield _Timed(at, {"role": "tool", "tool_call_id": id, "content": _text(state.get("output"))})
 
 
 # ChatGPT and Claude
@@ -291,12 +293,12 @@ def _is_chatgpt(rows: Sequence[Wire]) -> bool:
 
 def _chatgpt(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
     for row in rows:
-        said = list(_branch(row.get("mapping") or {}, row.get("current_node")))
-        id = row.get("conversation_id") or row.get("id") or _name(said)
-        yield _log("chatgpt", str(id), str(row.get("title") or _title(said)), said)
+        timed = list(_branch(row.get("mapping") or {}, row.get("current_node")))
+        id = row.get("conversation_id") or row.get("id") or _name(timed)
+        yield _log("chatgpt", str(id), str(row.get("title") or _title(timed)), timed)
 
 
-def _branch(mapping: Mapping[str, Any], leaf: Any) -> Iterator[_Said]:
+def _branch(mapping: Mapping[str, Any], leaf: Any) -> Iterator[_Timed]:
     """The messages from the root to the current leaf of the export, else to the newest one."""
     if leaf not in mapping:
         leaf = next((id for id, node in reversed(list(mapping.items())) if not node.get("children")), None)
@@ -309,7 +311,7 @@ def _branch(mapping: Mapping[str, Any], leaf: Any) -> Iterator[_Said]:
         role = (message.get("author") or {}).get("role")
         content = message.get("content") or {}
         if role in ("user", "assistant") and content.get("content_type") in ("text", "multimodal_text"):
-            yield _Said(_time(message.get("create_time")), _message(role, _text(content.get("parts"))))
+            yield _Timed(_time(message.get("create_time")), _message(role, _text(content.get("parts"))))
 
 
 def _is_claude(rows: Sequence[Wire]) -> bool:
@@ -318,8 +320,8 @@ def _is_claude(rows: Sequence[Wire]) -> bool:
 
 def _claude(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
     for row in rows:
-        said = [
-            _Said(
+        timed = [
+            _Timed(
                 _time(each.get("created_at")),
                 _message(
                     "user" if each.get("sender") == "human" else "assistant",
@@ -329,7 +331,7 @@ def _claude(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
             for each in row.get("chat_messages") or ()
             if isinstance(each, dict)
         ]
-        yield _log("claude", str(row.get("uuid") or _name(said)), str(row.get("name") or _title(said)), said)
+        yield _log("claude", str(row.get("uuid") or _name(timed)), str(row.get("name") or _title(timed)), timed)
 
 
 # JSON lines
@@ -345,25 +347,25 @@ def _jsonl(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
         if not isinstance(listed, list):
             continue
         at = _time(row.get("created_at") or row.get("time"))
-        said = [
-            _Said(_time(each.get("created_at")) or at, {key: each[key] for key in each if key != "created_at"})
+        timed = [
+            _Timed(_time(each.get("created_at")) or at, {key: each[key] for key in each if key != "created_at"})
             for each in listed
             if isinstance(each, dict) and each.get("role") in ("user", "assistant", "tool")
         ]
-        title = str(row.get("title") or _title(said))
-        yield _log("jsonl", str(row.get("id") or _name(said)), title, said)
+        title = str(row.get("title") or _title(timed))
+        yield _log("jsonl", str(row.get("id") or _name(timed)), title, timed)
 
 
-def _name(said: Sequence[_Said]) -> str:
+def _name(timed: Sequence[_Timed]) -> str:
     """A name for a conversation without an id: its beginning and time, which stay the same when it continues; without
     times its whole text, since many begin alike."""
-    told = said[:_BEGINNING] if any(each.at for each in said[:_BEGINNING]) else said
-    return blake2b(json.dumps([(each.at, each.message) for each in told]).encode(), digest_size=16).hexdigest()
+    opening = timed[:_BEGINNING] if any(each.at for each in timed[:_BEGINNING]) else timed
+    return blake2b(json.dumps([(each.at, each.message) for each in opening]).encode(), digest_size=16).hexdigest()
 
 
-def _title(said: Sequence[_Said]) -> str:
+def _title(timed: Sequence[_Timed]) -> str:
     """The first thing that a user said."""
-    first = next((_text(each.message.get("content")) for each in said if each.message["role"] == "user"), "")
+    first = next((_text(each.message.get("content")) for each in timed if each.message["role"] == "user"), "")
     return " ".join(first.split())
 
 

@@ -60,8 +60,8 @@ def stored(storage: Path) -> Iterator[dict[str, Any]]:
             continue
         messages = [_read(each) for each in files(storage / "message" / id, "*.json")]
         messages.sort(key=lambda m: ((m.get("time") or {}).get("created") or 0, str(m.get("id"))))
-        said = [{"info": m, "parts": _parts(storage, str(m.get("id")))} for m in messages]
-        yield {"info": {**info, "id": id}, "messages": said}
+        contents = [{"info": m, "parts": _parts(storage, str(m.get("id")))} for m in messages]
+        yield {"info": {**info, "id": id}, "messages": contents}
 
 
 def _parts(storage: Path, message: str) -> list[dict[str, Any]]:

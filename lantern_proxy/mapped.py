@@ -36,7 +36,7 @@ class Mapped:
         with contextlib.suppress(OSError), self.file as file:
             fcntl.flock(file, fcntl.LOCK_UN)  # before checking the mark: remove() marks before it tries to lock
             file.seek(0)
-            if file.read(len(_MARK)) == _MARK and _alone(file):
+            if file.read(len(_MARK)) == _MARK and _is_unmapped(file):
                 _overwrite(file)
 
 
@@ -75,12 +75,12 @@ def remove(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         with path.open("r+b", buffering=0) as file:
             file.write(_MARK[: os.fstat(file.fileno()).st_size])  # whoever opens it now finds it damaged
-            if _alone(file):
+            if _is_unmapped(file):
                 _overwrite(file)
         path.unlink()
 
 
-def _alone(file: FileIO) -> bool:
+def _is_unmapped(file: FileIO) -> bool:
     """Does nobody else map this file? Then nobody can as long as it is open here."""
     if fcntl is None:
         return True

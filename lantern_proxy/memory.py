@@ -124,13 +124,13 @@ class Lantern:
         same call may then be repeated.
         """
         request, title, known_as = read(messages), text("title", title), brief(text("known_as", known_as))
-        if known_as and self._is_answered(self._own(session)):
+        if known_as and self._is_answered(self._session_id(session)):
             return 0
         if api not in get_args(Api):
             raise ValueError(f"api is {api!r}; use {', '.join(get_args(Api))}")
-        told = None if times is None else times_of(times, len(request.messages))
+        checked_times = None if times is None else times_of(times, len(request.messages))
         try:
-            return self._written(session, request, told, title, known_as, api)
+            return self._written(session, request, checked_times, title, known_as, api)
         except BaseException:
             self._known = Known()  # it may hold messages as archived that are not; archived ones will be recalled
             raise
@@ -138,21 +138,21 @@ class Lantern:
     def _written(
         self, session: str, request: Request, times: tuple[float, ...] | None, title: str, known_as: str, api: Api
     ) -> int:
-        now, session = time.time(), self._own(session)
+        now, session = time.time(), self._session_id(session)
         self._recall(session)
         held = self._known.sessions.get(session)
         request = structs.replace(request, api=held.api if held else api)
         if held or (known_as and self._archive.of(self.tenant).holders([known_as])):
             known_as = ""  # a session already has that id
         # the program names the conversation, so it need not be guessed whether this is a side call
-        named = Link(session=held, restart=True, why="named", family=known_as or session)
-        step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=named)
+        link = Link(session=held, restart=True, why="named", family=known_as or session)
+        step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=link)
         self._known.in_flight.clear()  # no answer is awaited here
         if title and step.event == "new":
             step = structs.replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
-            step = structs.replace(step, filed=_dated(step, request, times))
-        step = structs.replace(step, filed=_one_by_one(step.filed))
+            step = structs.replace(step, filed=_with_times(step, request, times))
+        step = structs.replace(step, filed=_with_distinct_times(step.filed))
         record = self._record(step, request, (times[-1] if times else 0.0) or now)
         refused = self._archive.faults["record"]
         self._archive.write([record])
@@ -182,7 +182,7 @@ class Lantern:
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
-            session=self._own(session),
+            session=self._session_id(session),
             present="\n".join([text_of(request), *(" ".join(block.split()) for block in held)]),
             shown=frozenset().union(*(self._given.get(block, ()) for block in held)),
             users_text=users_text_of(request),
@@ -213,7 +213,7 @@ class Lantern:
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
-            session=self._own(session) if session else "",
+            session=self._session_id(session) if session else "",
             question=text("question", question),
             budget_chars=settings.question_chars if budget_chars is None else count("budget_chars", budget_chars),
             now=time.time(),
@@ -226,8 +226,8 @@ class Lantern:
 
         request: its id, or `last` for the newest request with a block, of this tenant, and of the project if one is set
         """
-        told = self._archive.of(self.tenant).why(self._request(request))
-        return told if told is not None and self._covers(told.request.session) else None
+        found = self._archive.of(self.tenant).why(self._request(request))
+        return found if found is not None and self._is_in_project(found.request.session) else None
 
     def feedback(self, passage: int, verdict: Verdict | Literal[""], *, request: str = "") -> Passage:
         """Store a verdict on a passage; "" takes it back. request: the one that restored it, by id or as `last`
@@ -239,14 +239,14 @@ class Lantern:
             raise ArchiveError(f"there is no passage {passage}; `lantern search` and `lantern why` give numbers")
         mine = self._archive.of(self.tenant)
         judged = mine.passages_by_id([passage]).get(passage)
-        if judged is not None and not self._covers(judged.session):
+        if judged is not None and not self._is_in_project(judged.session):
             raise ArchiveError(f"passage {passage} is not of project {self._project}; `lantern search` shows numbers")
         return mine.feedback(request, passage, verdict, now=time.time(), settle=self._restorer.judge)
 
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
         """Archived passages that match `query`, best first; "quoted words" are one phrase. limit: 0 or more."""
         query, limit = text("query", query), count("limit", limit)
-        own = None if session is None else self._own(session)
+        own = None if session is None else self._session_id(session)
         return self._archive.of(self.tenant).search(query, limit, own, project=self._project or None)
 
     def tenants(self) -> list[str]:
@@ -266,7 +266,7 @@ class Lantern:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _own(self, session: str) -> str:
+    def _session_id(self, session: str) -> str:
         """The id under which the archive has, or will have, this project's session of that name.
 
         It is the name itself, unless a session of another project has it. ValueError if it is not a valid name.
@@ -280,12 +280,12 @@ class Lantern:
         held = mine.session(session)
         return session if held is None or held.project == self._project else apart
 
-    def _request(self, named: str) -> str:
+    def _request(self, request: str) -> str:
         """The id for `last`; `named` itself if it is another name, or nothing was restored yet."""
-        if text("request", named) != "last":
-            return named
+        if text("request", request) != "last":
+            return request
         newest = self._archive.of(self.tenant).last_restored(self._project or None)
-        return newest[0] if newest else named
+        return newest[0] if newest else request
 
     def _is_answered(self, session: str) -> bool:
         """Has an upstream answered in this session, through the proxy?"""
@@ -293,7 +293,7 @@ class Lantern:
         row = mine.session(session)
         return row is not None and not {row.id, row.family}.issuperset(mine.ids(row.id))
 
-    def _covers(self, session: str) -> bool:
+    def _is_in_project(self, session: str) -> bool:
         """Does the session belong to this project, or is no project set?"""
         held = self._archive.of(self.tenant).session(session) if self._project else None
         return not self._project or (held is not None and held.project == self._project)
@@ -303,8 +303,8 @@ class Lantern:
         mine = self._archive.of(self.tenant)
         if session in self._known.sessions or (row := mine.session(session)) is None:
             return
-        whole = structs.replace(session_of(row), side=False, agent="", parent=row.parent)  # whatever its name
-        recall(self._known, whole, mine.messages(row.id), mine.head(row.id), mine.ids(row.id))
+        recalled = structs.replace(session_of(row), side=False, agent="", parent=row.parent)  # whatever its name
+        recall(self._known, recalled, mine.messages(row.id), mine.head(row.id), mine.ids(row.id))
 
     def _record(self, step: Step, request: Request, now: float) -> Record:
         after = step.session
@@ -344,7 +344,7 @@ def _model_call(config: RerankConfig) -> "ModelCall | None":
     return ModelCall(config)
 
 
-def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
+def _with_distinct_times(filed: Sequence[Filed]) -> tuple[Filed, ...]:
     """`filed` with messages of the same time moved a moment apart: recall() takes messages of one time for those of one
     request of the proxy."""
     made, before, run = list[Filed](), 0.0, 0
@@ -355,7 +355,7 @@ def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
     return tuple(made)
 
 
-def _dated(step: Step, request: Request, times: Sequence[float]) -> tuple[Filed, ...]:
+def _with_times(step: Step, request: Request, times: Sequence[float]) -> tuple[Filed, ...]:
     """The new messages of the request, in order, with their times. times: one per message
 
     Equal messages are one object, so only those count that the session did not hold.

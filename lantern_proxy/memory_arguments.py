@@ -30,25 +30,25 @@ def count(name: str, value: object) -> int:
 def times_of(times: Iterable[float], messages: int) -> tuple[float, ...]:
     if isinstance(times, str | bytes | Mapping) or not isinstance(times, Iterable):
         raise ValueError(f"times is a {type(times).__name__}; use a list of Unix seconds, one a message")
-    told = tuple(times)
-    if len(told) != messages:
-        raise ValueError(f"{len(told)} times for {messages} messages; give one a message")
-    for at, each in enumerate(told):
+    checked = tuple(times)
+    if len(checked) != messages:
+        raise ValueError(f"{len(checked)} times for {messages} messages; give one a message")
+    for at, each in enumerate(checked):
         if not isinstance(each, Real) or not abs(each) < LATEST_S:
             raise ValueError(f"times[{at}] is {each!r}; use Unix seconds, or 0 where the time is not known")
-    return tuple(float(each) for each in told)
+    return tuple(float(each) for each in checked)
 
 
 def read(messages: Sequence[Wire]) -> Request:
     """The record of some messages. ValueError says what is wrong with them."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ValueError(f"messages is a {type(messages).__name__}; use a list of dicts as chat completions has them")
-    said = [each if isinstance(each, dict | str) else _as_json(each) for each in messages]
-    for at, each in enumerate(said):
+    dicts = [each if isinstance(each, dict | str) else _as_json(each) for each in messages]
+    for at, each in enumerate(dicts):
         if isinstance(each, dict) and not isinstance(each.get("role"), str):
             raise ValueError(f"message {at} has no role; messages are dicts as chat completions has them")
     try:
-        body = json.dumps({"model": "", "messages": said}, default=_as_json, allow_nan=False)
+        body = json.dumps({"model": "", "messages": dicts}, default=_as_json, allow_nan=False)
     except RecursionError:
         raise ValueError(
             "messages hold themselves, or are nested too deep; use the dicts of chat completions"

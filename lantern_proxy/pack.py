@@ -76,12 +76,12 @@ def join(text: str, spans: Sequence[tuple[int, int]]) -> str:
     for n, (start, end) in enumerate(spans):
         if n:
             between = text[spans[n - 1][1] : start]
-            parts.append(between if not between.strip() else GAP if _WORD.search(between) else _of_rule(between))
+            parts.append(between if not between.strip() else GAP if _WORD.search(between) else _shown_rule(between))
         parts.append(text[start:end])
     return "".join(parts)
 
 
-def _of_rule(signs: str) -> str:
+def _shown_rule(signs: str) -> str:
     """The replacement for a table's rule."""
     return "\n" if "\n" in signs else GAP
 
@@ -159,7 +159,7 @@ def entry_chars(
     return body if opened else body + len(header(passage, session, same_day=same_day))
 
 
-def named(
+def with_names(
     spans: Sequence[tuple[int, int]], names: Sequence[tuple[int, int]], name_chars: int
 ) -> tuple[tuple[int, int], ...]:
     """`spans` of a text, each preceded by the name that it belongs to, unless that is shown already.
@@ -217,7 +217,7 @@ class Offer:
     """For the similarity to other offers."""
     mark: str = ""
     names: tuple[tuple[int, int], ...] = ()
-    """For each span that of the name before it, which is always kept: see named(). (): there are no names."""
+    """For each span that of the name before it, which is always kept: see with_names(). (): there are no names."""
     name_chars: int = 0
     """Length of a name at the beginning of the text, which is kept, too; 0 if there is none."""
     spare: bool = False
@@ -268,15 +268,15 @@ def greedy(
         else:
             chosen.append((best, choice))
             marginal.choose(best)
-            chosen += [(best, more) for more in _with(offers[best], companions, marginal, room, spare=False)]
+            chosen += [(best, more) for more in _companions_of(offers[best], companions, marginal, room, spare=False)]
     for best in [best for best, _ in chosen]:
-        chosen += [(best, more) for more in _with(offers[best], companions, marginal, room, spare=True)]
+        chosen += [(best, more) for more in _companions_of(offers[best], companions, marginal, room, spare=True)]
     if displaced is not None:
         displaced |= marginal.displaced()
     return chosen
 
 
-def _with(
+def _companions_of(
     offer: Offer, companions: Mapping[int, Sequence[Offer]], marginal: "_Marginal", room: "_Room", *, spare: bool
 ) -> Iterator[Choice]:
     """The companions of a chosen offer that are not yet in the block."""
@@ -378,7 +378,7 @@ def _fitting(
     def led(some: Iterable[int]) -> tuple[tuple[tuple[int, int], ...], int]:
         order = [*some]
         spans = tuple(offer.spans[i] for i in order)
-        spans = named(spans, [offer.names[i] for i in order], offer.name_chars) if offer.names else spans
+        spans = with_names(spans, [offer.names[i] for i in order], offer.name_chars) if offer.names else spans
         return spans, entry_chars(offer.passage, spans, session, opened=opened, same_day=same_day)
 
     found = led(range(len(offer.spans)))

@@ -39,11 +39,11 @@ def fuse_scores(signals: Mapping[str, Floats], weights: Mapping[str, float], n: 
     return total
 
 
-Weighed = dict[tuple[int, float], tuple[Floats, Floats]]
+ZScores = dict[tuple[int, float], tuple[Floats, Floats]]
 """(id() of scores, weight) -> the scores, and their weighted z-scores."""
 
 
-def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: Weighed | None = None) -> Floats:
+def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: ZScores | None = None) -> Floats:
     """Weighted sum of z-scores. signals: name -> (n,) for the same n candidates; a constant one adds nothing.
 
     known: a cache of results for the same, unchanged arrays; it is extended

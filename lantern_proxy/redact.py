@@ -71,7 +71,7 @@ class Cleaner:
         """Messages as they may be archived; those of skipped roles are left out."""
         if self._skipped:
             filed = tuple(each for each in filed if self._wants(each.message.role))
-        filed = tuple(map(_unrestored, filed))
+        filed = tuple(map(_without_blocks, filed))
         return tuple(map(self._redactor.filed, filed)) if self._redactor else filed
 
     def _wants(self, role: str) -> bool:
@@ -100,7 +100,7 @@ def room_for(most_chars: int, *, clean: int, was_cut: bool) -> int:
     return max(0, min(most_chars, clean - LONGEST_CHARS)) if was_cut else most_chars
 
 
-def _unrestored(filed: Filed) -> Filed:
+def _without_blocks(filed: Filed) -> Filed:
     """A message without blocks that Lantern added, if its client sends them back."""
     if _OPENS_BLOCK not in filed.message.raw:
         return filed
@@ -162,7 +162,7 @@ class Redactor:
     def _raw(self, raw: bytes) -> bytes:
         text = raw.decode("utf-8", "surrogateescape")
         try:
-            value = json.loads(text, object_pairs_hook=_once)
+            value = json.loads(text, object_pairs_hook=_unique)
             changed = self._walk(value)
             return raw if changed == value else json.dumps(changed, ensure_ascii=True).encode()
         except (ValueError, RecursionError):
@@ -175,14 +175,14 @@ class Redactor:
             return {self.text(key): self._walk(each) for key, each in value.items()}
         if isinstance(value, list) and not all(isinstance(each, float) for each in value):
             return [self._walk(each) for each in value]
-        told = json.dumps(value)
-        cleaned = self.text(told)
-        if cleaned == told:
+        encoded = json.dumps(value)
+        cleaned = self.text(encoded)
+        if cleaned == encoded:
             return value
         return [self._walk(each) for each in value] if isinstance(value, list) else cleaned
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. ValueError for a duplicate name, since only one of its values would be redacted."""
     found = dict(members)
     if len(found) < len(members):

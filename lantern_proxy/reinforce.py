@@ -26,8 +26,8 @@ def used(own_keys: Iterable[str], answer_key: str) -> bool:
 
     own_keys: terms of the passage that were nowhere in the request, so that only the passage can have supplied them
     """
-    said = f" {answer_key} "
-    return any(f" {wanted} " in said for wanted in own_keys if len(wanted) > 1)
+    padded = f" {answer_key} "
+    return any(f" {key} " in padded for key in own_keys if len(key) > 1)
 
 
 def settle(confidence: float, success: float, was_used: bool, rates: Rates) -> tuple[float, float]:

@@ -68,14 +68,14 @@ class Tracer:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        named = os.environ.get("OTEL_SERVICE_NAME") or config.service_name
-        resource = Resource.create({"service.name": named, "service.version": __version__})
+        service = os.environ.get("OTEL_SERVICE_NAME") or config.service_name
+        resource = Resource.create({"service.name": service, "service.version": __version__})
         self._provider = TracerProvider(resource=resource)
         self._provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(config)))
         self._tracer = self._provider.get_tracer("lantern_proxy", __version__)
         self._api = trace
 
-    def heard(self, exchange: Any, status: int) -> None:
+    def on_request(self, exchange: Any, status: int) -> None:
         """Make the spans of a completed request."""
         trace, request = self._api, exchange.request
         if request is None:
@@ -120,7 +120,7 @@ def _parent(traceparent: str) -> Any:
 
 def _attributes(exchange: Any, status: int) -> dict[str, Any]:
     request = exchange.request
-    told = {
+    attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": _PROVIDERS.get(request.api, request.api),
         "gen_ai.request.model": request.model,
@@ -132,7 +132,7 @@ def _attributes(exchange: Any, status: int) -> dict[str, Any]:
         "lantern.chars": exchange.chars,
         "lantern.degraded": list(dict.fromkeys(exchange.degraded)),
     }
-    return {name: value for name, value in told.items() if value not in ("", [])} | usage(exchange.answered)
+    return {name: value for name, value in attributes.items() if value not in ("", [])} | usage(exchange.answered)
 
 
 def usage(answer: bytes) -> dict[str, int]:

@@ -201,8 +201,8 @@ def _fit_shared(labelled: Sequence[Labelled], start: Settings) -> Settings:
     fusions: tuple[Fusion, ...] = ("zscore", "rrf")
     for fusion in fusions:
         sheet = Sheet(labelled, names, fusion, start.rrf_k)
-        given = {name: start.weights.get(name, 0.0) for name in names}
-        weights = _climb(sheet, given, caution=CAUTION)
+        initial = {name: start.weights.get(name, 0.0) for name in names}
+        weights = _climb(sheet, initial, caution=CAUTION)
         found[fusion] = float(sheet.quality(weights).mean()), weights
     better: Fusion = "rrf" if found["rrf"][0] > found["zscore"][0] + 2 * CAUTION else "zscore"
     return replace(start, fusion=better, weights=found[better][1], types={}, taus={})
@@ -295,12 +295,12 @@ def validate(
 def _folds(labelled: Sequence[Labelled]) -> list[int]:
     """The fold of each question: whole groups if they leave enough to learn from for each fold, else question by
     question. A question without a group is its own group; a repeated one is in the same fold."""
-    whole = _dealt([each.group or each.question for each in labelled])
-    enough = len(set(whole)) >= FOLDS and len(labelled) - max(Counter(whole).values()) >= ENOUGH
-    return whole if enough else _dealt([each.question for each in labelled])
+    by_group = _round_robin([each.group or each.question for each in labelled])
+    enough = len(set(by_group)) >= FOLDS and len(labelled) - max(Counter(by_group).values()) >= ENOUGH
+    return by_group if enough else _round_robin([each.question for each in labelled])
 
 
-def _dealt(names: Sequence[str]) -> list[int]:
+def _round_robin(names: Sequence[str]) -> list[int]:
     """A fold for each name, in turn; equal names get the same."""
     fold = {name: n % FOLDS for n, name in enumerate(dict.fromkeys(names))}
     return [fold[name] for name in names]

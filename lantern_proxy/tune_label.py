@@ -57,22 +57,22 @@ def read(path: Path) -> list[Label]:
 
 def _label(row: str, place: str) -> Label:
     try:
-        given = json.loads(row)
-        question, relevant, session = given["question"], given["relevant"], given.get("session")
-        named = isinstance(question, str) and isinstance(session, str | None)
+        parsed = json.loads(row)
+        question, relevant, session = parsed["question"], parsed["relevant"], parsed.get("session")
+        is_text = isinstance(question, str) and isinstance(session, str | None)
         listed = isinstance(relevant, list) and all(map(_is_passage, relevant))
-        if not named or not listed or not relevant:
+        if not is_text or not listed or not relevant:
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise LabelError(f'{place} is no label; write {{"question": "...", "relevant": ["words of it"]}}') from None
     return Label(question, tuple(relevant), session, place)
 
 
-def _is_passage(named: object) -> bool:
+def _is_passage(value: object) -> bool:
     """Is it a text, or a number that may be a passage's id?"""
-    if isinstance(named, str):
-        return bool(named.strip())
-    return isinstance(named, int) and not isinstance(named, bool) and 0 < named < 1 << 63
+    if isinstance(value, str):
+        return bool(value.strip())
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 63
 
 
 def of_feedback(archive: Archive, tenant: str) -> list[Label]:
@@ -84,8 +84,8 @@ def of_feedback(archive: Archive, tenant: str) -> list[Label]:
 def start(config: Config) -> Settings:
     """The current settings of the config, from which `fit` starts."""
     weights = {**WEIGHTS, **_floats(config.restore.weights)}
-    named = config.retrieval.types if config.retrieval.router != "off" else ()
-    own = {name: config.retrieval.of(name) for name in named}
+    types = config.retrieval.types if config.retrieval.router != "off" else ()
+    own = {name: config.retrieval.of(name) for name in types}
     return Settings(
         fusion=config.retrieval.fusion,
         weights=weights,

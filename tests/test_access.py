@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, http, process, say, serving, told, wait_for
 
-from lantern_proxy.access import Rate, climbs, reachable_from_elsewhere, refuse_open_access
+from lantern_proxy.access import Rate, escapes_base, reachable_from_elsewhere, refuse_open_access
 from lantern_proxy.access_admin import AdminAccess
 from lantern_proxy.access_keys import Keyring, KeysError, keys_file
 from lantern_proxy.admin.health import health
@@ -657,7 +657,7 @@ def test_no_target_leads_anywhere_but_to_the_configured_upstream(running, target
      ("/v1//a/..", False)],
 )  # fmt: skip
 def test_a_path_does_not_leave_the_base_of_the_upstream(path, leaves):
-    assert climbs(path) is leaves
+    assert escapes_base(path) is leaves
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.rows import dumps
 from lantern_proxy.archive.snapshots import snapshot_path
 from lantern_proxy.archive.tenant import _HOLDERS
-from lantern_proxy.archive.transfer import take_in
+from lantern_proxy.archive.transfer import import_rows
 from lantern_proxy.archive.vectors import remove, remove_tokens
 from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
@@ -1153,7 +1153,7 @@ def test_an_import_lets_others_write_in_between(archive: Archive, tmp_path: Path
     with Archive(tmp_path / "exported.db", synchronous="normal") as exported:
         exported.write([record(n) for n in range(3 * ROWS)])
         rows = list(exported.of(MINE).export())
-    seen = transactions(archive, lambda: take_in(archive, MINE, rows, now=1.0))
+    seen = transactions(archive, lambda: import_rows(archive, MINE, rows, now=1.0))
     assert len(archive.of(MINE).passages("s1")) == len(archive.of(MINE).messages("s1")) == 3 * ROWS
     assert max(seen) < 10 * ROWS
 

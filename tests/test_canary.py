@@ -15,7 +15,7 @@ from test_archive import MINE, OTHER, block, filed, passage, passed_over, record
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ForgetRule, PruneRule, words
 from lantern_proxy.archive.retention import retain
-from lantern_proxy.archive.transfer import take_in
+from lantern_proxy.archive.transfer import import_rows
 from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Placed
 
@@ -138,7 +138,7 @@ def exercise(archive: Archive) -> None:
     _judge(mine, kept)
     _read(mine, kept[3].id)
     _whole(archive)
-    take_in(archive, "t_third", rows, now=1.0)
+    import_rows(archive, "t_third", rows, now=1.0)
     _remove(archive, mine)
     [(last,)] = archive.write([record(40, "embedded at last", session="s40")])
     vectors = [(MINE, "s40", last.id, np.ones(4, np.float32))]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from lantern_proxy import compiled
-from lantern_proxy.compiled import QUIET, DamagedCache
+from lantern_proxy.compiled import TELEMETRY_OFF, DamagedCache
 from lantern_proxy.embed import Embedder, ModelError, adapt, available, folder_of
 from lantern_proxy.embed_adapter import adapter_of
 from lantern_proxy.embed_model import open_compiled
@@ -173,7 +173,7 @@ with Embedder(sys.argv[1], sys.argv[2]) as embedder:
     assert embedder.wait(60), embedder.detail
     embedder.embed(["hello"])
 """
-    allowed = {k: v for k, v in os.environ.items() if k not in (*QUIET, "CI", "ORT_RUNNING_UNIT_TESTS")}
+    allowed = {k: v for k, v in os.environ.items() if k not in (*TELEMETRY_OFF, "CI", "ORT_RUNNING_UNIT_TESTS")}
     environ = allowed | {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     command = [sys.executable, "-c", code, MODEL, str(cache_dir.resolve())]
     done = subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120)

@@ -113,7 +113,7 @@ def test_a_request_is_one_span_with_its_stages_and_holds_no_text(tmp_path):
     with Upstream() as upstream:
         made = app.create(config_for(upstream, tmp_path))
         with serving_app(made) as url:
-            made.state.proxy.listeners.append(tracer.heard)
+            made.state.proxy.listeners.append(tracer.on_request)
             parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
             mine = told(ask(url, body("a secret word: BLUEBERRY-7"), traceparent=parent))
             wait_for(lambda: (tracer.flush(), kept.get_finished_spans())[1])

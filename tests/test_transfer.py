@@ -10,7 +10,7 @@ from test_archive import MINE, NASTY, OTHER, block, passage, passed_over, record
 
 from lantern_proxy import Lantern, chunk
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
-from lantern_proxy.archive.transfer import take_in
+from lantern_proxy.archive.transfer import import_rows
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.turn import Placed
@@ -53,13 +53,13 @@ def test_an_export_that_is_taken_in_gives_the_same_export(full, tmp_path):
     rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]
     assert {row["type"] for row in rows} == {"session", "message", "passage", "edit", "request", "block"}
     with Archive(tmp_path / "two.db") as other:
-        counts = take_in(other, "alice", rows, now=99.0)
+        counts = import_rows(other, "alice", rows, now=99.0)
         assert counts["message"] == sum(row["type"] == "message" for row in rows)
         assert plainly(other, "alice") == plainly(full, MINE)
         assert [tenant.id for tenant in other.tenants()] == ["alice"]
         assert all(found.ok for found in other.check())
         assert other.of("alice").search("reworded twice")
-        take_in(other, "alice", rows, now=99.0)
+        import_rows(other, "alice", rows, now=99.0)
         assert plainly(other, "alice") == plainly(full, MINE)
 
 
@@ -67,7 +67,7 @@ def test_what_was_not_cut_yet_is_cut_where_it_is_taken_in(tmp_path):
     left = record(1, "the vault number is XYLOPHONE-42", passages=(), uncut=(f"{1:032x}",))
     with Archive(tmp_path / "one.db") as killed, Archive(tmp_path / "two.db") as other:
         killed.write([left, record(2, "and it is in the cellar")])
-        take_in(other, "alice", list(killed.of(MINE).export()), now=99.0)
+        import_rows(other, "alice", list(killed.of(MINE).export()), now=99.0)
         [uncut] = other.uncut()
         assert [filed.message.text for filed in uncut.messages] == ["the vault number is XYLOPHONE-42"]
         assert plainly(other, "alice") == plainly(killed, MINE)
@@ -76,7 +76,7 @@ def test_what_was_not_cut_yet_is_cut_where_it_is_taken_in(tmp_path):
 def test_an_import_joins_what_is_there_and_touches_nobody_else(full):
     before = plainly(full, OTHER)
     rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]
-    take_in(full, "alice", rows, now=1.0)
+    import_rows(full, "alice", rows, now=1.0)
     assert plainly(full, OTHER) == before
     assert plainly(full, "alice") == plainly(full, MINE)
 
@@ -98,11 +98,11 @@ def test_an_older_export_leaves_what_is_there_as_it_is(tmp_path, recipe):
         lantern.feedback(id_, "useful")
         mine.pin(id_, now=1.0)
         before = list(mine.export())
-        take_in(lantern._archive, lantern.tenant, older, now=2.0)
+        import_rows(lantern._archive, lantern.tenant, older, now=2.0)
         assert list(mine.export()) == before
         with Archive(tmp_path / "other.db") as other:
             for rows in (older, [json.loads(json.dumps(row)) for row in before], older):
-                take_in(other, "alice", rows, now=3.0)
+                import_rows(other, "alice", rows, now=3.0)
             assert other.of("alice").head("s") == mine.head("s")
             assert mine.head("s").lost
 
@@ -117,7 +117,7 @@ def test_a_newer_export_that_was_stopped_brings_its_summaries_when_it_is_taken_i
             lantern.archive("s", said[:n])
             exports.append([json.loads(json.dumps(row)) for row in lantern._archive.of(lantern.tenant).export()])
     with Archive(tmp_path / "other.db") as other:
-        take_in(other, "alice", exports[0], now=1.0)
+        import_rows(other, "alice", exports[0], now=1.0)
         write, left = other.write, iter(range(stop))
 
         def stopped(records):
@@ -128,8 +128,8 @@ def test_a_newer_export_that_was_stopped_brings_its_summaries_when_it_is_taken_i
         with monkeypatch.context() as patch:
             patch.setattr(other, "write", stopped)
             with pytest.raises(KeyboardInterrupt):
-                take_in(other, "alice", exports[1], now=2.0)
-        take_in(other, "alice", exports[1], now=3.0)
+                import_rows(other, "alice", exports[1], now=2.0)
+        import_rows(other, "alice", exports[1], now=3.0)
         wanted = [row["text"] for row in exports[1] if row["type"] == "passage" and row["unit"] == "turn"]
         assert sorted(p.text for p in other.of("alice").passages("s", unit="turn")) == sorted(wanted)
 
@@ -150,7 +150,7 @@ def test_times_in_milliseconds_or_less_come_in_as_seconds(full, tmp_path, part):
     exports = []
     for times in (1, part):
         with Archive(tmp_path / f"{times}.db") as other:
-            take_in(other, "alice", said(rows, times), now=2e9)
+            import_rows(other, "alice", said(rows, times), now=2e9)
             exports.append(plainly(other, "alice"))
     assert exports[0] == exports[1]
     assert all(1.75e9 <= row["created_at"] < 1.76e9 for row in exports[1] if row["type"] == "message")
@@ -179,7 +179,7 @@ def test_a_row_that_is_none_is_told_by_its_line(full, tmp_path, spoil, said):
     rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]
     spoil(rows)
     with Archive(tmp_path / "two.db") as other, pytest.raises(ArchiveError, match=said):
-        take_in(other, "alice", rows, now=1.0)
+        import_rows(other, "alice", rows, now=1.0)
 
 
 def run(*arguments, code=0):
@@ -325,7 +325,7 @@ def test_an_older_export_brings_nothing_back_that_was_forgotten(tmp_path, rule, 
         rows = [json.loads(json.dumps(row)) for row in mine.export()]
         receipt = archive.forget(lantern.tenant, rule, now=1.0)
         for _ in range(2):
-            take_in(archive, lantern.tenant, rows, now=2.0)
+            import_rows(archive, lantern.tenant, rows, now=2.0)
         assert archive.verify(receipt).present == 0
         assert "ZEBRA" not in json.dumps(list(mine.export()))
         assert mine.search("ZEBRA") == []

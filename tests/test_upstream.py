@@ -12,7 +12,7 @@ from lantern_proxy.access import swap
 from lantern_proxy.access_keys import ProxyKey
 from lantern_proxy.config import UpstreamConfig
 from lantern_proxy.upstream import Upstream as Client
-from lantern_proxy.upstream import UpstreamError, _Base
+from lantern_proxy.upstream import UpstreamError, _BaseUrl
 from lantern_proxy.wire.http import Arrival
 
 DEFAULT = UpstreamConfig()
@@ -63,7 +63,7 @@ def test_a_path_goes_to_its_upstream(config, path, url):
      "https://user:pw@host:443/x y/v1", "https://bücher.example/ä", "http://host:80", "https://host:8443/openai?api-version=1"],
 )  # fmt: skip
 def test_a_url_is_taken_apart_as_httpx_does(url):
-    theirs, ours = httpx.URL(url), _Base.of(url)
+    theirs, ours = httpx.URL(url), _BaseUrl.of(url)
     assert (ours.origin.scheme, ours.origin.host) == (theirs.scheme, theirs.raw_host.decode())
     assert (ours.host, ours.prefix) == (theirs.netloc, theirs.raw_path.decode().rstrip("/"))
     assert ours.is_plain is not bool(theirs.userinfo)

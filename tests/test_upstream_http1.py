@@ -626,7 +626,7 @@ def test_of_two_addresses_that_connect_at_once_one_socket_is_closed(monkeypatch)
         monkeypatch.setattr(dial, "_open", open_together)
         monkeypatch.setattr(dial, "_AFTER_S", 0.001)
         asyncio.get_running_loop().call_later(0.1, together.set)
-        kept = await dial._first([None, None])
+        kept = await dial._connect_first([None, None])
         await asyncio.sleep(0.01)
         assert [sock.fileno() >= 0 for sock in opened].count(True) == 1
         assert kept.fileno() >= 0

@@ -239,14 +239,14 @@ def test_a_missing_admin_token_is_told_once_and_before_anything_is_served(tmp_pa
 def test_a_workers_own_port_is_for_workers():
     peers = Peers(WorkerPlace(0, (4001, 4002), "secret"), Config())
     scope = {"server": ("127.0.0.1", 4001), "client": ("127.0.0.1", 9), "headers": [(b"host", b"x")]}
-    assert peers.as_sent(scope) is None
-    assert peers.as_sent({**scope, "headers": [(b"x-lantern-worker", b"guess")]}) is None
+    assert peers.original_scope(scope) is None
+    assert peers.original_scope({**scope, "headers": [(b"x-lantern-worker", b"guess")]}) is None
     known = [(b"x-lantern-worker", b"secret"), (b"x-lantern-worker-client", b"10.1.2.3"), (b"host", b"x")]
-    entered = peers.as_sent({**scope, "headers": known})
+    entered = peers.original_scope({**scope, "headers": known})
     assert entered is not None
     assert (entered["client"], entered["headers"]) == (("10.1.2.3", 0), [(b"host", b"x")])
     public = {**scope, "server": ("127.0.0.1", 8484), "headers": known}
-    assert peers.as_sent(public) is public
+    assert peers.original_scope(public) is public
 
 
 def test_samples_are_told_apart_by_worker():

@@ -40,8 +40,8 @@ class Events:
     def __len__(self) -> int:
         return len(self._readers)
 
-    def heard(self, exchange: Any, status: int) -> None:
-        """Send a finished request to the readers. One of proxy.Proxy.listeners."""
+    def on_request(self, exchange: Any, status: int) -> None:
+        """Tell the readers of a request that has passed. One of proxy.Proxy.listeners."""
         if not self._readers:
             return
         request = exchange.request

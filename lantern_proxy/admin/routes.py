@@ -29,7 +29,7 @@ def router() -> Router:
 def attach(state: Any) -> None:
     """Connect the live stream with the proxy. Call it in the event loop, once `state.proxy` exists."""
     state.events = Events()
-    state.proxy.listeners.append(state.events.heard)
+    state.proxy.listeners.append(state.events.on_request)
 
 
 async def nothing_here(request: Request) -> Response:

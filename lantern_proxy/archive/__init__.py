@@ -30,7 +30,7 @@ from lantern_proxy.archive.feedback import Edit, Marked
 from lantern_proxy.archive.file import secret_of
 from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
-from lantern_proxy.archive.prune import Advance, is_unwiped, paced, said_at, shares, wipe
+from lantern_proxy.archive.prune import Advance, batches, is_unwiped, said_at, wipe, with_pause
 from lantern_proxy.archive.raw import occurrences
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
@@ -141,7 +141,7 @@ class Archive:
     def is_reindexing(self) -> bool:
         """Is the full-text index being rebuilt, or was a rebuild interrupted?"""
         with self._connections.reading() as db:
-            return words.is_begun(db)
+            return words.is_rebuilding(db)
 
     @property
     def stamp(self) -> str:
@@ -375,8 +375,8 @@ class Archive:
         with self._connections.writing() as db:
             archive_vectors.drop(db)
             held = [row[0] for row in db.execute("SELECT passage FROM tokens")]
-        for some in shares(held):
-            with paced(), self._connections.writing(again=True) as db:
+        for some in batches(held):
+            with with_pause(), self._connections.writing(again=True) as db:
                 archive_vectors.remove_tokens(db, some)
 
     def rebuild_fts(self, advance: Advance = lambda _: None) -> None:
@@ -388,7 +388,7 @@ class Archive:
 
     def complete_fts(self, advance: Advance = lambda _: None) -> None:
         """Continue an interrupted rebuild_fts(), if there is one. advance: called with the number of passages"""
-        words.go_on(self._connections, advance)
+        words.continue_rebuild(self._connections, advance)
 
     def check(self) -> list[Finding]:
         """All health checks of the archive. Reads the whole file: seconds for a large one."""

@@ -23,12 +23,12 @@ from lantern_proxy.archive.file import (
     WAL_PAGES_WAITED,
     companions,
     connect,
-    is_shut,
+    needs_immutable,
     prepare,
     refuse_empty,
+    refuse_foreign,
+    refuse_foreign_log,
     refuse_newer,
-    refuse_strange_log,
-    refuse_strangers,
     secret_of,
 )
 from lantern_proxy.archive.pages import Pages, Table
@@ -41,9 +41,9 @@ Progress = Callable[[int, int], None]
 _PARTIAL = re.compile(r"\..+\.\d+\.partial.*", re.S)
 _PAGES = 2_000
 """Pages copied at once: about 8 MB, after which other processes have their turn."""
-_FURTHEST = 1 << 20
+_MOST_SKIPPED = 1 << 20
 """Most rows that are skipped at once in search of one that can be read."""
-_KEPT = (
+_TABLES = (
     "settings", "sessions", "heads", "messages", "ids", "passages", "requests", "blocks", "placed", "marks", "edits",
     "forgotten", "uncut",
 )  # fmt: skip
@@ -51,7 +51,7 @@ _KEPT = (
 
 
 _KEY = "if it is encrypted check its key (archive.key_env or key_file, or --archive-key-env), else "
-_FIRST = _KEPT[:9]
+_FIRST_TABLES = _TABLES[:9]
 """Tables that every archive has, from the first step of its schema on."""
 
 
@@ -71,9 +71,9 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     key: of an encrypted archive (64 hex digits); the copy has the same
     The copy is checked before it gets its name. Raises ArchiveError.
     """
-    refuse_strange_log(path)
-    with ArchiveErrors(path), _appearing(target) as made, contextlib.closing(_open(path, "ro", key)) as source:
-        refuse_strangers(source, path)
+    refuse_foreign_log(path)
+    with ArchiveErrors(path), _atomic_file(target) as made, contextlib.closing(_open(path, "ro", key)) as source:
+        refuse_foreign(source, path)
         refuse_empty(source, path)
         secret_of(source, path)
         with contextlib.closing(_open(made, "rw", key)) as copy:
@@ -96,12 +96,12 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     tables is damaged, rows are read from the pages themselves, which is impossible for an encrypted file.
     key: of an encrypted archive (64 hex digits); the new one has the same
     """
-    refuse_strange_log(path)
+    refuse_foreign_log(path)
     with (
-        _appearing(target) as made,
+        _atomic_file(target) as made,
         ArchiveErrors(path),
-        _whole(path, made) as whole,
-        _listed(whole, target, made, key, progress) as readable,
+        _padded(path, made) as complete,
+        _with_table_list(complete, target, made, key, progress) as readable,
         contextlib.closing(_open(readable, "ro", key)) as source,
         ArchiveErrors(target),
         contextlib.closing(_open(made, "rw", key, vectors=True)) as copy,
@@ -112,18 +112,18 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
         copy.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED}").fetchall()
         prepare(copy, made, 5.0)
         copy.execute("PRAGMA foreign_keys = OFF")
-        salvaged = [_salvage(source, copy, table, progress) for table in _KEPT]
+        salvaged = [_salvage(source, copy, table, progress) for table in _TABLES]
         if not any(each.rows for each in salvaged if each.table != "settings"):
             raise ArchiveError(
                 f"archive {path} gives nothing back; {'' if is_plain(path) else _KEY}restore a backup of it"
             )
-        _mend(copy)
+        _repair(copy)
         copy.execute("PRAGMA journal_mode = DELETE")
     return salvaged
 
 
 @contextlib.contextmanager
-def _whole(path: Path, beside: Path) -> Iterator[Path]:
+def _padded(path: Path, beside: Path) -> Iterator[Path]:
     """`path`; if it was cut short, a copy padded with zeros.
 
     SQLite reads nothing of a file that is shorter than its header says (its file format, sections 1.3.2 and 1.3.8), nor
@@ -153,7 +153,7 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _listed(path: Path, target: Path, beside: Path, key: str, progress: Progress) -> Iterator[Path]:
+def _with_table_list(path: Path, target: Path, beside: Path, key: str, progress: Progress) -> Iterator[Path]:
     """`path`; if its list of tables is damaged, an archive with the rows found in its pages."""
     if key or _lists_tables(path):
         yield path
@@ -173,7 +173,7 @@ def _lists_tables(path: Path) -> bool:
     """Can SQLite find the tables that every archive has?"""
     try:
         with contextlib.closing(_open(path, "ro", "")) as db:
-            return all(db.execute(f"PRAGMA table_info({table})").fetchall() for table in _FIRST)
+            return all(db.execute(f"PRAGMA table_info({table})").fetchall() for table in _FIRST_TABLES)
     except sqlite_faults() as error:
         return not str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
@@ -196,9 +196,11 @@ def _rebuild(path: Path, copy: Path, progress: Progress) -> int:
         db.execute("BEGIN")
         db.execute("DELETE FROM settings")
         count = 0
-        for table, row in pages.rows([Table.of(db, name) for name in (*_KEPT, migrations.migrations_table)], progress):
+        for table, row in pages.rows(
+            [Table.of(db, name) for name in (*_TABLES, migrations.migrations_table)], progress
+        ):
             columns = dict(zip(table.columns[: len(row)], table.types, strict=False))
-            count += _insert(db, _into(table.name, columns), row)
+            count += _insert(db, _insert_statement(table.name, columns), row)
         for statement in (_NO_SETTINGS, *_ORPHANS):
             db.execute(statement)
         db.execute("COMMIT")
@@ -207,7 +209,7 @@ def _rebuild(path: Path, copy: Path, progress: Progress) -> int:
 
 def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = False) -> Database:
     db = connect(path, access, vectors=vectors, busy_s=5.0, key=key)[0]
-    if access == "ro" and is_shut(db, path):
+    if access == "ro" and needs_immutable(db, path):
         db.close()
         return connect(path, access, vectors=vectors, busy_s=5.0, immutable=True, key=key)[0]
     return db
@@ -224,7 +226,7 @@ def is_partial(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _appearing(target: Path) -> Iterator[Path]:
+def _atomic_file(target: Path) -> Iterator[Path]:
     """A file beside `target`, mode 0600, that is renamed to it when the block succeeds."""
     made = partial(target, str(os.getpid()))
     try:
@@ -249,14 +251,14 @@ def _appearing(target: Path) -> Iterator[Path]:
 
 def _salvage(source: Database, copy: Database, table: str, progress: Progress) -> Salvaged:
     """Copy the rows of one table in order of rowid, skipping what cannot be read."""
-    columns = _shared(source, copy, table)
+    columns = _shared_columns(source, copy, table)
     rows = faults = 0
     if columns:
         # texts are copied as bytes: a lone surrogate, which some contain, cannot be bound as text
         listed = ", ".join(f"CAST({name} AS BLOB)" if type_ == "TEXT" else name for name, type_ in columns.items())
         # the damaged archive's secret replaces the new one's: tenants are named under it
-        into = _into(table, columns, "REPLACE" if table == "settings" else "IGNORE")
-        reads = _in_order(source, table, listed) if _has_rowid(copy, table) else _in_one(source, table, listed)
+        into = _insert_statement(table, columns, "REPLACE" if table == "settings" else "IGNORE")
+        reads = _by_rowid(source, table, listed) if _has_rowid(copy, table) else _until_fault(source, table, listed)
         copy.execute("BEGIN")
         for row in reads:
             if row is None:
@@ -268,10 +270,10 @@ def _salvage(source: Database, copy: Database, table: str, progress: Progress) -
     return Salvaged(table, rows, faults)
 
 
-def _into(table: str, columns: Mapping[str, str], verb: str = "IGNORE") -> str:
+def _insert_statement(table: str, columns: Mapping[str, str], verb: str = "IGNORE") -> str:
     """The INSERT statement for a row whose texts are given as bytes. columns: name -> type"""
-    given = ", ".join("CAST(? AS TEXT)" if type_ == "TEXT" else "?" for type_ in columns.values())
-    return f"INSERT OR {verb} INTO {table} ({', '.join(columns)}) VALUES ({given})"
+    placeholders = ", ".join("CAST(? AS TEXT)" if type_ == "TEXT" else "?" for type_ in columns.values())
+    return f"INSERT OR {verb} INTO {table} ({', '.join(columns)}) VALUES ({placeholders})"
 
 
 def _insert(copy: Database, into: str, row: Sequence[Any]) -> int:
@@ -284,7 +286,7 @@ def _insert(copy: Database, into: str, row: Sequence[Any]) -> int:
         return 0
 
 
-def _shared(source: Database, copy: Database, table: str) -> dict[str, str]:
+def _shared_columns(source: Database, copy: Database, table: str) -> dict[str, str]:
     """Columns that both have, with their types; none if the damaged schema lacks the table."""
     wanted = {row[1]: row[2] for row in copy.execute(f"PRAGMA table_info({table})")}
     try:
@@ -299,7 +301,7 @@ def _has_rowid(copy: Database, table: str) -> bool:
     return "WITHOUT ROWID" not in sql.upper()
 
 
-def _in_order(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
+def _by_rowid(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
     """Rows by rowid; None for each place that cannot be read, after which the search continues further on.
 
     The index that a filter would use may be damaged, too; ordering by `+rowid` uses the table itself.
@@ -322,7 +324,7 @@ def _in_order(source: Database, table: str, listed: str) -> Iterator[tuple[Any, 
                 return
             at += step
             step *= 2
-            if step > _FURTHEST:
+            if step > _MOST_SKIPPED:
                 return
 
 
@@ -334,7 +336,7 @@ def _last(source: Database, table: str) -> int | None:
     return int(found) if found is not None else 0
 
 
-def _in_one(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
+def _until_fault(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
     """Rows of a table without rowids, up to the first fault."""
     try:
         yield from source.conn.execute(f"SELECT {listed} FROM {table}")
@@ -364,7 +366,7 @@ _ORPHANS = (
 _ANOTHER_SECRET = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
 
 
-def _mend(copy: Database) -> None:
+def _repair(copy: Database) -> None:
     """Remove rows that refer to nothing, rebuild indexes, and replace a secret that cannot be read."""
     copy.execute("BEGIN")
     try:

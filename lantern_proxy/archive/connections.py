@@ -20,13 +20,13 @@ from lantern_proxy.archive.file import (
     companions,
     connect,
     drop_snapshots_of,
-    is_shut,
     is_unopened,
     make,
+    needs_immutable,
     prepare,
     refuse_empty,
-    refuse_strange_log,
-    refuse_strangers,
+    refuse_foreign,
+    refuse_foreign_log,
     secure,
 )
 from lantern_proxy.migrations.archive import migrations
@@ -86,7 +86,7 @@ class Connections:
         """Did an fsync fail? Linux then takes the unwritten pages for written, and the next fsync succeeds."""
         self._syncing = threading.RLock()
         """Acquired before `_lock`. Held while the log is synced, so that the log is not closed meanwhile."""
-        refuse_strange_log(path)
+        refuse_foreign_log(path)
         with ArchiveErrors(path):
             self.lacking = self._open()
         self._inode, self._where = path.stat().st_ino, os.fspath(path)
@@ -116,12 +116,12 @@ class Connections:
 
     def _open_read_only(self) -> str:
         db, lacking = self._connect("ro")
-        if is_shut(db, self.path):
+        if needs_immutable(db, self.path):
             db.close()
             self._immutable = True
             db, lacking = self._connect("ro")
         with contextlib.closing(db):
-            refuse_strangers(db, self.path)
+            refuse_foreign(db, self.path)
             refuse_empty(db, self.path)
             if migrations.pending(db):
                 raise OlderError(

@@ -17,7 +17,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.errors import SQLCIPHER, ArchiveError, ArchiveErrors, sqlite3, sqlite_faults
 from lantern_proxy.archive.raw import has_no_log, is_plain
 from lantern_proxy.archive.snapshots import drop_snapshots, folder
-from lantern_proxy.locked import alone_in
+from lantern_proxy.locked import exclusive
 from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
 _STATEMENTS = 256
@@ -39,7 +39,7 @@ def make(path: Path) -> None:
     process holds on it (POSIX), and the next process to leave the archive would remove the log.
     """
     try:
-        with alone_in(path.parent):
+        with exclusive(path.parent):
             if not path.exists():
                 for left in companions(path):
                     left.unlink()
@@ -68,11 +68,11 @@ def connect(
         conn.execute("PRAGMA cipher_log_level = NONE")
         conn.execute(f"PRAGMA key = \"x'{key}'\"")
     conn.text_factory = _decode
-    lacking = _load_vec(conn) if vectors else "vectors are turned off"
-    return Database(conn, execute_plugins=False), lacking
+    no_vectors = _load_vec(conn) if vectors else "vectors are turned off"
+    return Database(conn, execute_plugins=False), no_vectors
 
 
-def is_shut(db: Database, path: Path) -> bool:
+def needs_immutable(db: Database, path: Path) -> bool:
     """Must the file be opened as immutable? SQLite needs a WAL index, which it cannot create in a read-only folder.
 
     False if there is a log, since the file without it would be incomplete.
@@ -93,8 +93,8 @@ def _library(key: str) -> Any:
     try:
         sqlcipher = importlib.import_module(SQLCIPHER)  # the extra `encrypted`: 5 MB that others need not install
     except ImportError:
-        told = 'the archive has a key, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
-        raise ArchiveError(told) from None
+        message = 'the archive has a key, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
+        raise ArchiveError(message) from None
     if not re.fullmatch("[0-9a-fA-F]{64}", key):
         raise ArchiveError("the archive's key is not 64 hex digits; make one: openssl rand -hex 32")
     return sqlcipher
@@ -170,7 +170,7 @@ def prepare(db: Database, path: Path, busy_s: float) -> None:
 
     All steps are one transaction, so that a process killed during it leaves the archive as it was.
     """
-    refuse_strangers(db, path)
+    refuse_foreign(db, path)
     if not db.execute("PRAGMA page_count").fetchone()[0]:  # in an existing file this would still write a page
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _use_wal(db, busy_s)
@@ -205,7 +205,7 @@ def secret_of(db: Database, path: Path) -> bytes:
     )
 
 
-def refuse_strangers(db: Database, path: Path) -> None:
+def refuse_foreign(db: Database, path: Path) -> None:
     """Raise ArchiveError unless the file is empty or an archive that this program can read. Reads only."""
     tables, applied = refuse_newer(db, path)
     ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
@@ -219,7 +219,7 @@ def refuse_empty(db: Database, path: Path) -> None:
         raise ArchiveError(f"archive {path} is an empty file; `lantern serve` makes an archive of it")
 
 
-def refuse_strange_log(path: Path) -> None:
+def refuse_foreign_log(path: Path) -> None:
     """Raise ArchiveError if a log lies beside a file that has none of its own. Reads only.
 
     A backup, and what `recover` wrote, say in their header (bytes 18 and 19, file format, section 1.3) that they have

@@ -50,8 +50,8 @@ class ForgetRule:
     """A text within one message, in any case."""
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.session, self.project, self.match) if value is not None]
-        if len(given) > 1:
+        conditions = [value for value in (self.session, self.project, self.match) if value is not None]
+        if len(conditions) > 1:
             raise ArchiveError("forget takes one of session, project and match; run it again for the other")
         if self.match is not None and len(self.match.strip()) < 3:
             raise ArchiveError(f"match is {self.match!r}; use three characters or more, so that not everything goes")
@@ -87,8 +87,8 @@ class Receipt:
         return hmac.compare_digest(self.signature, self._sign(secret))
 
     def _sign(self, secret: bytes) -> str:
-        told = json.dumps(asdict(replace(self, signature="")), sort_keys=True).encode()
-        return hmac.new(secret, b"lantern receipt\0" + told, hashlib.sha256).hexdigest()
+        payload = json.dumps(asdict(replace(self, signature="")), sort_keys=True).encode()
+        return hmac.new(secret, b"lantern receipt\0" + payload, hashlib.sha256).hexdigest()
 
     @classmethod
     def read(cls, text: str) -> "Receipt":
@@ -171,8 +171,8 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
         if not (p.message in gone or (gone and p.unit == "turn") or _is_marked(db, tenant, marks.key(p.message)))
     )  # fmt: skip
     blocks = tuple(block for block in record.blocks if not _quotes_forgotten(db, tenant, marks, block))
-    named = {*record.head.keys, *record.head.abandoned}
-    head = record.head.without({key for key in named if _is_marked(db, tenant, marks.key(key))})
+    keys = {*record.head.keys, *record.head.abandoned}
+    head = record.head.without({key for key in keys if _is_marked(db, tenant, marks.key(key))})
     return structs.replace(
         record, messages=tuple(kept), passages=passages, session=session, request=request, blocks=blocks, head=head
     )
@@ -182,11 +182,11 @@ def begin_forgetting(db: Database, marks: Marks, tenant: str, rule: ForgetRule, 
     """Note the time at which a session, a project or a tenant is forgotten, so that records still under way are not
     kept. For a match this is impossible, since nobody knows which records hold it."""
     if rule.match is None:
-        begun = _begun(marks, tenant, rule.kind, name(rule.session or rule.project or ""))
+        begun = _forgotten_setting(marks, tenant, rule.kind, name(rule.session or rule.project or ""))
         db.execute(_BEGUN, (begun, str(now)))
 
 
-def _begun(marks: Marks, tenant: str, kind: str, what: str) -> str:
+def _forgotten_setting(marks: Marks, tenant: str, kind: str, what: str) -> str:
     """Name of the setting that says when a tenant, project or session was last forgotten."""
     return f"forgotten {marks.of('begun', tenant, kind, what).hex()}"
 
@@ -200,10 +200,10 @@ def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record, now: 
     """
     latest = now + _ASKEW_S if record.came_at <= now else math.inf
     of = [
-        _begun(marks, tenant, "tenant", ""),
-        _begun(marks, tenant, "project", name(record.project)),
-        _begun(marks, tenant, "session", name(record.session.id)),
-        _begun(marks, tenant, "session", name(record.session.parent)),
+        _forgotten_setting(marks, tenant, "tenant", ""),
+        _forgotten_setting(marks, tenant, "project", name(record.project)),
+        _forgotten_setting(marks, tenant, "session", name(record.session.id)),
+        _forgotten_setting(marks, tenant, "session", name(record.session.parent)),
     ]
     return db.conn.execute(_HAS_BEGUN, (*of, record.came_at, latest)).fetchone() is not None
 
@@ -211,9 +211,9 @@ def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record, now: 
 def _unkept_of(record: Record) -> Record:
     """The record without any text of its request. System prompts are not marked: others have them, too."""
     request = record.request and structs.replace(record.request, query="", error="")
-    said = tuple(filed for filed in record.messages if filed.message.role not in SYSTEM)
+    unkept = tuple(filed for filed in record.messages if filed.message.role not in SYSTEM)
     return structs.replace(
-        record, session=structs.replace(record.session, title=""), request=request, messages=(), unkept=said,
+        record, session=structs.replace(record.session, title=""), request=request, messages=(), unkept=unkept,
         head=Head(), passages=(), uncut=(), blocks=(), passed=(),
     )  # fmt: skip
 
@@ -262,7 +262,7 @@ def generation(db: Database) -> str:
     return row[0] if row else ""
 
 
-def count_up(db: Database) -> None:
+def bump_generation(db: Database) -> None:
     """Tell all processes that what they remember may have been removed."""
     number = str(int(generation(db) or 0) + 1)
     db.execute("INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'forgotten', ?)", (number,))

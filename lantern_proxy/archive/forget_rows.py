@@ -14,8 +14,16 @@ from typing import Any
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
-from lantern_proxy.archive.forget import MOST_MARKS, ForgetRule, Marks, Receipt, begin_forgetting, count_up, keep_out
-from lantern_proxy.archive.prune import BLOCKS, ROWS, UNWIPED, Advance, briefly, shares
+from lantern_proxy.archive.forget import (
+    MOST_MARKS,
+    ForgetRule,
+    Marks,
+    Receipt,
+    begin_forgetting,
+    bump_generation,
+    keep_out,
+)
+from lantern_proxy.archive.prune import BLOCKS, ROWS, UNWIPED, Advance, batches, short_transaction
 from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, to_head
 from lantern_proxy.archive.scope import newest
 from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS
@@ -55,7 +63,7 @@ MessageKey = tuple[str, str]
 
 
 @dataclass(slots=True)
-class _Gone:
+class _ToRemove:
     """What is to be removed, collected before anything is."""
 
     sessions: list[str] = field(default_factory=list)
@@ -127,7 +135,9 @@ def forget_in(
     return _receipt(tenant, rule, gone, work.removed, marks, now)
 
 
-def _receipt(tenant: str, rule: ForgetRule, gone: _Gone, removed: Counter[str], marks: Marks, now: float) -> Receipt:
+def _receipt(
+    tenant: str, rule: ForgetRule, gone: _ToRemove, removed: Counter[str], marks: Marks, now: float
+) -> Receipt:
     what = rule.session or rule.project or ""
     if rule.match is not None:
         what = marks.of("match", rule.match.casefold()).hex()
@@ -140,7 +150,7 @@ def _receipt(tenant: str, rule: ForgetRule, gone: _Gone, removed: Counter[str], 
 # what is removed
 
 
-def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _Gone:
+def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _ToRemove:
     if rule.match is not None:
         return _matching(db, tenant, rule.match.casefold(), marks)
     where, values = "", []
@@ -150,32 +160,34 @@ def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _Gone:
     elif rule.project is not None:
         where, values = " AND project = ?", [name(rule.project)]
     rows = db.conn.execute(f"SELECT id FROM sessions WHERE tenant = ?{where}", (tenant, *values))
-    gone = _whole(db, tenant, [row[0] for row in rows], marks)
+    gone = _of_sessions(db, tenant, [row[0] for row in rows], marks)
     gone.blocks |= {row[0] for row in db.conn.execute(_QUOTING, (tenant, dumps(gone.sessions)))}
     return gone
 
 
-def _whole(db: Database, tenant: str, sessions: Sequence[str], marks: Marks) -> _Gone:
+def _of_sessions(db: Database, tenant: str, sessions: Sequence[str], marks: Marks) -> _ToRemove:
     """Sessions with everything that they hold."""
-    gone, given = _Gone(sessions=[*sessions]), (tenant, dumps(list(sessions)))
-    for row in db.conn.execute(f"{_MESSAGES} AND session{_IN}", given):  # system prompts occur in later sessions, too
+    gone, values = _ToRemove(sessions=[*sessions]), (tenant, dumps(list(sessions)))
+    for row in db.conn.execute(f"{_MESSAGES} AND session{_IN}", values):  # system prompts recur in later sessions
         gone.add_message(row, marks, stays_out=row[5] not in SYSTEM)
     sql = f"SELECT id, session, hash FROM passages WHERE tenant = ? AND session{_IN}"
-    for row in db.conn.execute(sql, given):
+    for row in db.conn.execute(sql, values):
         gone.add_passage(row[0], row[1], row[2], marks)
     gone.marks |= {marks.of("session", session) for session in gone.sessions}
-    for id_, query in db.conn.execute(f"SELECT id, query FROM requests WHERE tenant = ? AND session{_IN}", given):
+    for id_, query in db.conn.execute(f"SELECT id, query FROM requests WHERE tenant = ? AND session{_IN}", values):
         gone.requests.append(id_)
         if query:
             gone.marks.add(marks.of("query", query))
-    gone.ids = db.conn.execute(f"SELECT value, session FROM ids WHERE tenant = ? AND session{_IN}", given).fetchall()
-    gone.blocks = {row[0] for row in db.conn.execute(f"SELECT id FROM blocks WHERE tenant = ? AND session{_IN}", given)}
+    gone.ids = db.conn.execute(f"SELECT value, session FROM ids WHERE tenant = ? AND session{_IN}", values).fetchall()
+    gone.blocks = {
+        row[0] for row in db.conn.execute(f"SELECT id FROM blocks WHERE tenant = ? AND session{_IN}", values)
+    }
     return gone
 
 
-def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _Gone:
+def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _ToRemove:
     """Everything that holds the text `wanted`. Reads the tenant's whole archive."""
-    gone = _Gone()
+    gone = _ToRemove()
     for row in db.conn.execute(_MESSAGES, (tenant,)):
         filed = to_filed(row[2:])
         if _holds(filed, wanted):
@@ -188,27 +200,27 @@ def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _Gone:
     sql = "SELECT b.id, b.text FROM blocks b WHERE b.tenant = ?"
     gone.blocks = {id_ for id_, block in db.conn.execute(sql, (tenant,)) if wanted in block.casefold()}
     sql = "SELECT block, passage, text FROM placed WHERE tenant = ?"
-    for block, passage, told in db.conn.execute(sql, (tenant,)):
-        if passage in gone.passages or wanted in told.casefold():
+    for block, passage, quoted in db.conn.execute(sql, (tenant,)):
+        if passage in gone.passages or wanted in quoted.casefold():
             gone.blocks.add(block)
     columns = [("sessions", "title"), *(("requests", column) for column in ("query", "error", "path", "model"))]
     begun = tuple(wanted[:n] for n in range(_LEAST, min(len(wanted), QUERY_CHARS)))
     for table, column in columns:
         sql = f"SELECT id, {column} FROM {table} WHERE tenant = ? AND {column} <> ''"
-        held = [row for row in db.conn.execute(sql, (tenant,)) if _tells(row[1], wanted, begun, _CUT.get(column))]
+        held = [row for row in db.conn.execute(sql, (tenant,)) if _matches(row[1], wanted, begun, _CUT.get(column))]
         gone.wiped[table, column] = [id_ for id_, _ in held]
         if column in ("title", "query", "error"):
             gone.marks |= {marks.of(column, text) for _, text in held}
     return gone
 
 
-def _tells(text: str, wanted: str, begun: tuple[str, ...], cut_at: int | None) -> bool:
+def _matches(text: str, wanted: str, begun: tuple[str, ...], cut_at: int | None) -> bool:
     """Does `text` hold `wanted`, or, if it was cut, end in a beginning of it?"""
-    told = text.casefold()
-    return wanted in told or (cut_at is not None and len(text) >= cut_at and told.endswith(begun))
+    folded = text.casefold()
+    return wanted in folded or (cut_at is not None and len(text) >= cut_at and folded.endswith(begun))
 
 
-def _is_of(gone: _Gone, session: str, message: str, turn: int, unit: str) -> bool:
+def _is_of(gone: _ToRemove, session: str, message: str, turn: int, unit: str) -> bool:
     """Is this a passage of a removed message, or the summary of its turn?"""
     return (session, message) in gone.messages or (unit == "turn" and (session, turn) in gone.turns)
 
@@ -219,8 +231,8 @@ def _edited(db: Database, tenant: str, wanted: str) -> set[int]:
 
 
 def _holds(filed: Filed, wanted: str) -> bool:
-    told = (filed.message.text, *(item.text for item in filed.message.items), *_strings(filed.message.raw))
-    return any(wanted in text.casefold() for text in told)
+    texts = (filed.message.text, *(item.text for item in filed.message.items), *_strings(filed.message.raw))
+    return any(wanted in text.casefold() for text in texts)
 
 
 def _strings(raw: bytes) -> Iterator[str]:
@@ -255,70 +267,70 @@ class _Removal:
     def __init__(self, connections: Connections, tenant: str, marks: Marks, advance: Advance, *, vectors: bool) -> None:
         self._connections, self._tenant, self._marks, self._advance = connections, tenant, marks, advance
         self._vectors = vectors
-        self.removed = _Gone().counts
+        self.removed = _ToRemove().counts
 
-    def keep_out(self, gone: _Gone, rule: ForgetRule, now: float) -> None:
+    def keep_out(self, gone: _ToRemove, rule: ForgetRule, now: float) -> None:
         """Mark what is to be forgotten. Done first, so that it holds even if the removal is interrupted."""
-        with self._briefly() as db:
+        with self._transaction() as db:
             begin_forgetting(db, self._marks, self._tenant, rule, now=now)
-            count_up(db)
-        for some in shares(sorted(gone.marks), _MARKS_AT_ONCE):
-            with self._briefly() as db:
+            bump_generation(db)
+        for some in batches(sorted(gone.marks), _MARKS_AT_ONCE):
+            with self._transaction() as db:
                 keep_out(db, self._tenant, some)
             self._advance(len(some))
 
-    def remove(self, gone: _Gone) -> None:
+    def remove(self, gone: _ToRemove) -> None:
         for blocks in self._each(sorted(gone.blocks), BLOCKS):
-            with self._briefly() as db:
+            with self._transaction() as db:
                 self._drop(db, "blocks", "id", blocks)
         for passages in self._each([*gone.passages]):
-            with self._briefly() as db:
+            with self._transaction() as db:
                 self._drop_passages(db, passages)
         if gone.turns:
             self._shorten_heads(gone)
         for messages in self._each([*gone.messages]):
-            with self._briefly() as db:
+            with self._transaction() as db:
                 self._drop_messages(db, messages)
         self._wipe(gone)
         for requests in self._each(gone.requests):
-            with self._briefly() as db:
+            with self._transaction() as db:
                 self._drop(db, "requests", "id", requests)
         for ids in self._each(gone.ids):
-            with self._briefly() as db:
+            with self._transaction() as db:
                 self._drop_ids(db, ids)
         for sessions in self._each(gone.sessions, _SESSIONS_AT_ONCE):
-            with self._briefly() as db:
+            with self._transaction() as db:
                 self._drop_sessions(db, sessions)
 
-    def remove_late(self, gone: _Gone, seen: int) -> None:
+    def remove_late(self, gone: _ToRemove, seen: int) -> None:
         """Remove passages that were cut from matching messages during the search."""
-        with self._briefly() as db:
+        with self._transaction() as db:
             late = db.conn.execute(_PASSAGES, (self._tenant, seen)).fetchall()
             self._drop_passages(db, [row[0] for row in late if _is_of(gone, *row[1:5])])
 
     @contextmanager
-    def _briefly(self) -> Iterator[Database]:
+    def _transaction(self) -> Iterator[Database]:
         """A transaction that notes that there is something to wipe, since running proxies regularly wipe what is
         noted."""
-        with briefly(self._connections) as db:
+        with short_transaction(self._connections) as db:
             yield db
             db.execute(UNWIPED, (self._tenant,))
 
     def end(self, rule: ForgetRule) -> None:
-        with self._briefly() as db:
+        with self._transaction() as db:
             if rule.kind == "tenant":
                 db.conn.execute(_DROP_SETTINGS, (self._tenant,))
-            count_up(db)
+            bump_generation(db)
 
     def _each(self, values: Sequence[Any], most: int = ROWS) -> Iterator[Sequence[Any]]:
-        for some in shares(values, most):
+        for some in batches(values, most):
             yield some
             self._advance(len(some))
 
     def _drop(self, db: Database, table: str, column: str, values: Iterable[int | str]) -> None:
         """Delete the rows of `table` whose `column` is one of `values`."""
-        where, given = f"WHERE tenant = ? AND {column}{_IN}", (self._tenant, dumps(list(values)))
-        self.removed[table] += db.conn.execute(f"DELETE FROM {table} {where}", given).rowcount
+        where, parameters = f"WHERE tenant = ? AND {column}{_IN}", (self._tenant, dumps(list(values)))
+        self.removed[table] += db.conn.execute(f"DELETE FROM {table} {where}", parameters).rowcount
 
     def _drop_passages(self, db: Database, ids: Sequence[int]) -> None:
         if self._vectors:
@@ -338,7 +350,7 @@ class _Removal:
 
     def _drop_sessions(self, db: Database, sessions: Sequence[str]) -> None:
         """Remove sessions, with what was added to them meanwhile."""
-        late = _whole(db, self._tenant, sessions, self._marks)
+        late = _of_sessions(db, self._tenant, sessions, self._marks)
         keep_out(db, self._tenant, sorted(late.marks))
         self._drop(db, "blocks", "id", late.blocks)
         self._drop_passages(db, [*late.passages])
@@ -346,23 +358,23 @@ class _Removal:
         self._drop(db, "requests", "id", late.requests)
         self._drop(db, "sessions", "id", sessions)
 
-    def _shorten_heads(self, gone: _Gone) -> None:
+    def _shorten_heads(self, gone: _ToRemove) -> None:
         """Remove the keys of removed messages from heads."""
         keys: dict[str, set[str]] = {}
         for session, key in gone.messages:
             keys.setdefault(session, set()).add(key)
         for session, held in keys.items():
-            with self._briefly() as db:
-                given = (self._tenant, session)
-                row = db.conn.execute(_HEAD, given).fetchone()
+            with self._transaction() as db:
+                parameters = (self._tenant, session)
+                row = db.conn.execute(_HEAD, parameters).fetchone()
                 if row is not None:
-                    db.conn.execute(_SHORTER, (*from_head(to_head(row).without(held)), *given))
+                    db.conn.execute(_SHORTER, (*from_head(to_head(row).without(held)), *parameters))
 
-    def _wipe(self, gone: _Gone) -> None:
+    def _wipe(self, gone: _ToRemove) -> None:
         """Empty the titles, questions and errors that hold the text."""
         for (table, column), ids in gone.wiped.items():
             kind = "titles" if table == "sessions" else "texts of requests"
             for some in self._each(ids):
                 sql = f"UPDATE {table} SET {column} = '' WHERE tenant = ? AND id{_IN}"
-                with self._briefly() as db:
+                with self._transaction() as db:
                     self.removed[kind] += db.conn.execute(sql, (self._tenant, dumps(list(some)))).rowcount

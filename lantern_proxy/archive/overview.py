@@ -229,9 +229,9 @@ def _step(row: Sequence[Any]) -> TimelineStep:
 
 def _bridge(row: Sequence[Any]) -> Bridge:
     (request, kind, passage, rank, score, origin, text, used, verdict) = row
-    said = json.loads(origin)
+    source = json.loads(origin)
     return Bridge(
-        request=request, kind=kind, passage=passage, rank=rank, score=score, session=said["session"],
-        turn=said["turn"], speaker=said["speaker"], said_at=said["created_at"], text=text,
+        request=request, kind=kind, passage=passage, rank=rank, score=score, session=source["session"],
+        turn=source["turn"], speaker=source["speaker"], said_at=source["created_at"], text=text,
         used=None if used is None else bool(used), verdict=verdict,
     )  # fmt: skip

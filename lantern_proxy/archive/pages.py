@@ -120,8 +120,8 @@ class Pages:
             return
         values = _values(self._payload(data, at, length, kind), head, serials)
         for table in fitting:
-            named = zip(values, table.types, strict=False)
-            yield table, [rowid if type_ == "ROWID" else value for value, type_ in named]
+            typed = zip(values, table.types, strict=False)
+            yield table, [rowid if type_ == "ROWID" else value for value, type_ in typed]
 
     def _payload(self, data: bytes, at: int, length: int, kind: int) -> bytes:
         """The bytes of a row, overflow pages included. ValueError if some are missing."""
@@ -155,11 +155,11 @@ def _read(file: int, length: int, at: int) -> bytes:
 
 def _size_of_page(file: int, log: int | None) -> int:
     """Page size according to the log or the file; if both are damaged, that of Lantern's archives."""
-    said = [] if log is None else [int.from_bytes(_read(log, 4, 8), "big")]
+    sizes = [] if log is None else [int.from_bytes(_read(log, 4, 8), "big")]
     head = _read(file, 18, 0)
     if head.startswith(PLAIN):
-        said.append(int.from_bytes(head[16:], "big"))
-    return next((size for size in said if 512 <= size <= 65_536 and not size & (size - 1)), _PAGE_BYTES)
+        sizes.append(int.from_bytes(head[16:], "big"))
+    return next((size for size in sizes if 512 <= size <= 65_536 and not size & (size - 1)), _PAGE_BYTES)
 
 
 def _committed(log: int, size: int) -> tuple[dict[int, int], int]:

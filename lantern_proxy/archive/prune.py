@@ -15,7 +15,7 @@ from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.feedback import PINNED
 from lantern_proxy.archive.file import drop_snapshots_of
-from lantern_proxy.archive.forget import count_up
+from lantern_proxy.archive.forget import bump_generation
 from lantern_proxy.archive.rows import dumps, name
 from lantern_proxy.archive.values import PruneReport, PruneRule
 from lantern_proxy.archive.vectors import remove
@@ -32,7 +32,7 @@ _PAGES = 100
 """Pages per transaction that are merged in the full-text index, or returned to the file system: 10 ms."""
 _LONGEST_PAUSE_S = 0.1
 _LONG_S = 0.08
-"""After a transaction that took longer, pause included, the next ones get half as many rows; see shares()."""
+"""After a transaction that took longer, pause included, the next ones get half as many rows; see batches()."""
 _LOG_WAIT_S = 2.0
 """How long wipe() waits for a reader that still needs the write-ahead log."""
 _SIZE = "length(CAST(text AS BLOB))"
@@ -89,10 +89,10 @@ def prune(
         with connections.reading() as db:
             sql = f"SELECT {table}.rowid FROM {table} WHERE {part.where}{part.left}"
             found = [row[0] for row in db.execute(sql, [*part.values, *part.left_values])]
-        for some in shares(found, BLOCKS if table == "blocks" else ROWS):
+        for some in batches(found, BLOCKS if table == "blocks" else ROWS):
             chosen = f"{part.where} AND {table}.rowid IN (SELECT value FROM json_each(?))"
             with_rows = [*part.values, dumps(some)]
-            with briefly(connections) as db:
+            with short_transaction(connections) as db:
                 if table == "passages" and vectors:
                     _remove_vectors(db, chosen, with_rows)
                 if table == "passages" and rule.below_confidence is None:
@@ -100,11 +100,11 @@ def prune(
                 total += _removed(table, *_delete(db, table, part.size, chosen, with_rows))
                 db.execute(UNWIPED, (tenant,))
                 if table == "blocks" and some[-1] == found[-1]:  # now: if interrupted later, no block is found again
-                    count_up(db)
+                    bump_generation(db)
             advance(len(some))
     if total.blocks:  # blocks that a proxy made meanwhile
-        with briefly(connections) as db:
-            count_up(db)
+        with short_transaction(connections) as db:
+            bump_generation(db)
     return total
 
 
@@ -148,14 +148,14 @@ def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _
         except ArchiveError as error:
             unwiped.remove(noted)
             stuck.append(error)
-    for some in shares(orphans):
-        with briefly(connections) as db:
+    for some in batches(orphans):
+        with short_transaction(connections) as db:
             remove(db, some)
     _in_steps(connections, lambda db, n: _merge(db, _PAGES if n else -_PAGES), advance)
     _in_steps(connections, _shrink, advance)
     emptied = connections.empty_log(_LOG_WAIT_S)
     if emptied:
-        with briefly(connections) as db:
+        with short_transaction(connections) as db:
             db.conn.executemany(_WIPED, unwiped)  # unless more was removed meanwhile
     if stuck:
         raise stuck[0]
@@ -183,13 +183,13 @@ def _in_steps(connections: Connections, step: Callable[[Database, int], bool], a
     """Call `step` with 0, 1, 2 ..., each in its own transaction, until it returns False."""
     n, more = 0, True
     while more:
-        with briefly(connections) as db:
+        with short_transaction(connections) as db:
             more = step(db, n)
         n += 1
         advance(_PAGES)
 
 
-def shares(values: Sequence[T], most: int = ROWS) -> Iterator[Sequence[T]]:
+def batches(values: Sequence[T], most: int = ROWS) -> Iterator[Sequence[T]]:
     """Consecutive parts of `values` of at most `most` each; smaller ones if transactions take long."""
     at, size = 0, max(1, most // 8)
     while at < len(values):
@@ -200,14 +200,14 @@ def shares(values: Sequence[T], most: int = ROWS) -> Iterator[Sequence[T]]:
 
 
 @contextmanager
-def briefly(connections: Connections) -> Iterator[Database]:
+def short_transaction(connections: Connections) -> Iterator[Database]:
     """One transaction, followed by a pause."""
-    with paced(), connections.writing() as db:
+    with with_pause(), connections.writing() as db:
         yield db
 
 
 @contextmanager
-def paced() -> Iterator[None]:
+def with_pause() -> Iterator[None]:
     """After the block, pause for as long as it took, so that others can write."""
     began = time.monotonic()
     yield
@@ -280,7 +280,7 @@ def _remove_quoting(db: Database, tenant: str, where: str, values: Sequence[floa
     """Remove blocks that a proxy added since the blocks were listed, and that quote passages to be removed."""
     found = _delete(db, "blocks", _SIZE, f"tenant = ? AND {_quoting(where)}", [tenant, tenant, *values])
     if found[0]:
-        count_up(db)
+        bump_generation(db)
     return _removed("blocks", *found)
 
 

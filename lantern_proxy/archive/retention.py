@@ -83,7 +83,7 @@ def leap(archive: Archive, *, now: float) -> Leap | None:
 def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
     """Remove what exceeds the limits of `keep`, for all tenants. Pinned passages stay. Returns what was removed."""
     total = PruneReport()
-    aged = _aged(archive, keep, now, notes=True)
+    aged = _age_limits(archive, keep, now, notes=True)
     if aged is not None:
         cutoff, up_to = aged
         total += _older(archive, cutoff, now, advance, up_to)
@@ -106,7 +106,7 @@ def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambd
 def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
     """About what retain() would remove; for keep_mb, what its first round would. Reads only."""
     everywhere: list[tuple[float, Newest]] = []
-    aged = _aged(archive, keep, now, notes=False)
+    aged = _age_limits(archive, keep, now, notes=False)
     if aged is not None:
         everywhere.append(aged)
     if keep.keep_mb and (cutoff := cutoff_of_size(archive, keep.keep_mb)) is not None:
@@ -123,7 +123,7 @@ def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
     return total
 
 
-def _aged(archive: Archive, keep: Keep, now: float, *, notes: bool) -> tuple[float, Newest] | None:
+def _age_limits(archive: Archive, keep: Keep, now: float, *, notes: bool) -> tuple[float, Newest] | None:
     """(the time before which everything is too old, the newest rows archived by then); None if nothing is removed by
     its age, because keep_days is off or the clock may be wrong.
 
@@ -141,10 +141,10 @@ def _aged(archive: Archive, keep: Keep, now: float, *, notes: bool) -> tuple[flo
         newest = {table: db.execute(_NEWEST.format(table=table)).fetchone()[0] for table in _NUMBERED}
     marks, behind = json.loads(row[0]) if row else ([], 0.0)
     marks, behind = _marked(marks, behind, newest, cutoff, now)
-    told = dumps([marks, behind])
-    if notes and (row is None or told != row[0]):
+    stored = dumps([marks, behind])
+    if notes and (row is None or stored != row[0]):
         with archive.writing() as db:
-            db.execute(_MARK, (told,))
+            db.execute(_MARK, (stored,))
     return cutoff, _up_to(marks, cutoff)
 
 

@@ -1,8 +1,8 @@
 """Records to rows of the archive and back, value by value. No SQL and no connection here.
 
-Free text is kept exactly, lone surrogates included (JSON can carry them, UTF-8 cannot): it is bound as UTF-8 with
-surrogates passed through, and read the same way. Ids with lone surrogates are escaped instead, so that one spelling is
-written and looked up; `tenant` and `session` come here escaped, since many rows have the same: see name().
+Free text is kept exactly, lone surrogates included, which JSON can carry and UTF-8 cannot: it is bound as UTF-8 that
+encodes them nevertheless, and read the same way. In ids lone surrogates are escaped, so that each id has one spelling.
+`tenant` and `session` are escaped by the caller, since many rows share them: see name().
 """
 
 import json

@@ -116,8 +116,8 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
 
     def head(self, session: str) -> Head:
         """What the session's client shows now."""
-        given = (self.tenant, name(session))
-        rows = self._rows(f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?", given)
+        parameters = (self.tenant, name(session))
+        rows = self._rows(f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?", parameters)
         return to_head(rows[0]) if rows else Head()
 
     def ids(self, session: str) -> list[str]:
@@ -136,17 +136,17 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
 
     def holders(self, values: Sequence[str]) -> list[str]:
         """Sessions that hold any of these minted ids or message keys, last seen first."""
-        named = {"tenant": self.tenant, "values": dumps([name(v) for v in values])}
-        return [row[0] for row in self._rows(_HOLDERS, named)]
+        parameters = {"tenant": self.tenant, "values": dumps([name(v) for v in values])}
+        return [row[0] for row in self._rows(_HOLDERS, parameters)]
 
     def saying(self, prints: Iterable[bytes], most: int) -> list[str]:
         """Sessions that hold messages with these fingerprints, those with the most first. A fingerprint that more than
         `most` sessions hold is ignored."""
-        told = Counter[str]()
+        counts = Counter[str]()
         for each in dict.fromkeys(prints):
             holders = [row[0] for row in self._rows(_SAYING, (self.tenant, each, most + 1))]
-            told.update(holders if len(holders) <= most else ())
-        return [session for session, _ in told.most_common()]
+            counts.update(holders if len(holders) <= most else ())
+        return [session for session, _ in counts.most_common()]
 
     # passages
 

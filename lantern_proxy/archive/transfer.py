@@ -1,6 +1,6 @@
 """Import one tenant's export: docs/archive-format.md says what its lines hold.
 
-    counts = take_in(archive, "alice", rows, now=now)    # rows: dicts, in the order of export()
+    counts = import_rows(archive, "alice", rows, now=now)    # rows: dicts, in the order of export()
 
 Ids of passages belong to one archive, so passages get new ones, and blocks are updated. The embedder makes new vectors.
 Existing rows stay as they are, unless the export knows a later state of the session: taking in the same export twice,
@@ -18,7 +18,7 @@ from msgspec import structs
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.errors import ArchiveError
-from lantern_proxy.archive.prune import BLOCKS, paced, shares
+from lantern_proxy.archive.prune import BLOCKS, batches, with_pause
 from lantern_proxy.archive.rows import head_of, name
 from lantern_proxy.archive.values import Record, RequestRow, SessionRow
 from lantern_proxy.turn import (
@@ -45,7 +45,7 @@ _LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
 Row = Mapping[str, Any]
 
 
-def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, line: int = 1) -> Counter[str]:
+def import_rows(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, line: int = 1) -> Counter[str]:
     """Archive `rows` for `tenant`; returns how many of each type there were.
 
     line: line number of the first row in the export
@@ -56,15 +56,15 @@ def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, l
         for kind, found in session.items():
             counts[kind] += len(found)
         faults = archive.faults["record"]
-        told = f"session {session['session'][0]['id']} cannot be stored"
+        problem = f"session {session['session'][0]['id']} cannot be stored"
         try:
-            intake = _Intake(archive, tenant, session)
+            intake = _SessionImport(archive, tenant, session)
             intake.write_messages()
             intake.write_passages(now)
         except OverflowError as error:
-            raise ArchiveError(f"{told}: {error}; take the file as `lantern export` wrote it") from None
+            raise ArchiveError(f"{problem}: {error}; take the file as `lantern export` wrote it") from None
         if archive.faults["record"] > faults:
-            raise ArchiveError(f"{told}; see the log for its fault")
+            raise ArchiveError(f"{problem}; see the log for its fault")
     return counts
 
 
@@ -84,13 +84,13 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
         try:
             held[str(kind)].append(_PARSE[str(kind)](_in_seconds(row)))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            told = f"line {line} is no {kind} of an export: {type(error).__name__} {error}"
-            raise ArchiveError(f"{told}; take the file as `lantern export` wrote it") from None
+            problem = f"line {line} is no {kind} of an export: {type(error).__name__} {error}"
+            raise ArchiveError(f"{problem}; take the file as `lantern export` wrote it") from None
     if held:
         yield held
 
 
-class _Intake:
+class _SessionImport:
     """One session of an export, taken into the archive in short transactions.
 
     held: its rows by type, parsed
@@ -99,17 +99,17 @@ class _Intake:
     def __init__(self, archive: Archive, tenant: str, held: Mapping[str, list[Any]]) -> None:
         self._archive, self._tenant, self._held = archive, tenant, held
         [self._row] = held["session"]
-        self._mine, self._told = archive.of(tenant), _of(SessionRow, self._row)
-        self._here = self._mine.session(self._told.id)
-        self._is_newer = self._here is None or self._told.last_seen_at > self._here.last_seen_at
+        self._mine, self._exported = archive.of(tenant), _of(SessionRow, self._row)
+        self._here = self._mine.session(self._exported.id)
+        self._is_newer = self._here is None or self._exported.last_seen_at > self._here.last_seen_at
         """Does the export know a later state of the session?"""
-        self._session = self._here if self._here is not None and not self._is_newer else self._told
+        self._session = self._here if self._here is not None and not self._is_newer else self._exported
 
     def write_messages(self) -> None:
         """Write the session, without a title, and its messages."""
         row = self._row
         self._write([self._record(head=row["head"] if self._is_newer else Head(), ids=row["ids"])])
-        for messages in shares(self._held["message"]):
+        for messages in batches(self._held["message"]):
             uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
             self._write([self._record(messages=tuple(messages), uncut=uncut)])
 
@@ -119,19 +119,19 @@ class _Intake:
         forgotten = _forgotten(self._archive, self._tenant, self._session.id, self._held["message"])
         passages = self._passages(forgotten)
         here = self._here
-        is_whole = here is not None and not self._is_newer and bool(here.title or forgotten or not self._told.title)
+        is_whole = here is not None and not self._is_newer and bool(here.title or forgotten or not self._exported.title)
         known = _ids(self._archive, self._tenant, passages) if is_whole else {}
-        asked = {request.id for request in self._mine.requests(self._session.id, limit=-1)} if is_whole else set()
-        for group in shares(passages):
+        present = {request.id for request in self._mine.requests(self._session.id, limit=-1)} if is_whole else set()
+        for group in batches(passages):
             self._write([self._record(passages=tuple(group))])
         ids = _ids(self._archive, self._tenant, passages)
-        news = [(request, passed) for request, passed in self._held["request"] if request.id not in asked]
+        news = [(request, passed) for request, passed in self._held["request"] if request.id not in present]
         self._write_requests(news, ids)
         new_ids = {old: new for old, new in ids.items() if old not in known}
         _what_was_learned(self._archive, self._tenant, self._held, new_ids, now)
         self._write_lost([request for request, _ in news])
         if not (is_whole or forgotten):
-            self._write([self._record(title=self._told.title)])
+            self._write([self._record(title=self._exported.title)])
 
     def _passages(self, forgotten: Mapping[str, int]) -> list[Passage]:
         """The passages to take in, as they were before any correction. A summary of a turn that would replace a later
@@ -149,17 +149,17 @@ class _Intake:
         self, news: Sequence[tuple[RequestRow, tuple[PassedOver, ...]]], ids: Mapping[int, int]
     ) -> None:
         """Write requests that are not here yet, oldest first, and all blocks."""
-        for requests in shares(news[::-1]):
+        for requests in batches(news[::-1]):
             renumbered = [(one, tuple(_passed_renumbered(each, ids) for each in passed)) for one, passed in requests]
             self._write([self._record(request, passed=passed) for request, passed in renumbered])
-        for blocks in shares(self._held["block"], BLOCKS):
+        for blocks in batches(self._held["block"], BLOCKS):
             placed = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
             self._write([self._record(blocks=(block,)) for block in placed])
 
     def _write_lost(self, requests: Iterable[RequestRow]) -> None:
         lost = [(request.lost, self._tenant, name(request.id)) for request in requests if request.lost]
-        for some in shares(lost):
-            with paced(), self._archive.writing() as db:
+        for some in batches(lost):
+            with with_pause(), self._archive.writing() as db:
                 db.conn.executemany(_LOST, some)
 
     def _record(self, request: RequestRow | None = None, *, title: str = "", **more: Any) -> Record:
@@ -167,7 +167,7 @@ class _Intake:
         return Record(tenant=self._tenant, project=self._session.project, session=titled, request=request, **more)
 
     def _write(self, records: Sequence[Record]) -> None:
-        with paced():
+        with with_pause():
             self._archive.write(records)
 
 
@@ -196,8 +196,8 @@ def _what_was_learned(
     known = {(edit.after, edit.at) for edit in mine.edits(held["session"][0]["id"])}
     for edit in held["edit"]:
         if (edit["after"], edit["at"]) not in known and (id_ := ids.get(edit["passage"])) and edit["passage"] in last:
-            told = structs.replace(last[edit["passage"]], id=id_, text=edit["after"])
-            mine.edit(told, now=edit["at"])
+            edited = structs.replace(last[edit["passage"]], id=id_, text=edit["after"])
+            mine.edit(edited, now=edit["at"])
     for old, passage in last.items():
         if id_ := ids.get(old):
             if passage.verdict:
@@ -205,8 +205,8 @@ def _what_was_learned(
             if passage.pinned:
                 mine.pin(id_, now=now)
     numbers = [(ids[p.id], (p.confidence, p.success, p.accesses, p.accessed_at)) for p in last.values() if p.id in ids]
-    for some in shares(numbers):
-        with paced():
+    for some in batches(numbers):
+        with with_pause():
             mine.reinforce(dict(some))
 
 
@@ -215,8 +215,8 @@ def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, in
     ids = {}
     with archive.reading() as db:
         for passage in passages:
-            given = (name(tenant), name(passage.session), passage.unit, fingerprint(passage.text))
-            found = db.conn.execute(_ID, given).fetchone()
+            parameters = (name(tenant), name(passage.session), passage.unit, fingerprint(passage.text))
+            found = db.conn.execute(_ID, parameters).fetchone()
             if found:
                 ids[passage.id] = found[0]
     return ids
@@ -294,9 +294,9 @@ def _request(row: Row) -> tuple[RequestRow, tuple[PassedOver, ...]]:
 
 
 def _block(row: Row) -> Block:
-    told = row["restored"]
-    placed = tuple(_of(Placed, each, passage=_passage(_in_seconds(each["passage"]))) for each in told["placed"])
-    found: Block = _of(Block, row, restored=_of(Restored, told, placed=placed))
+    restored = row["restored"]
+    placed = tuple(_of(Placed, each, passage=_passage(_in_seconds(each["passage"]))) for each in restored["placed"])
+    found: Block = _of(Block, row, restored=_of(Restored, restored, placed=placed))
     return found
 
 

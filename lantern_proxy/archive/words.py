@@ -10,8 +10,8 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.errors import ArchiveError
 from lantern_proxy.archive.file import WAL_LEFT_BYTES
-from lantern_proxy.archive.forget import count_up
-from lantern_proxy.archive.prune import Advance, paced, shares
+from lantern_proxy.archive.forget import bump_generation
+from lantern_proxy.archive.prune import Advance, batches, with_pause
 from lantern_proxy.archive.rows import PASSAGE, dumps, exact, lines, to_passage
 from lantern_proxy.turn import Passage
 
@@ -36,8 +36,8 @@ _EACH = f"SELECT {PASSAGE} FROM passages p WHERE p.id > ? ORDER BY p.id LIMIT ?"
 _ANALYSED = "UPDATE passages SET tags = ?, terms = CAST(? AS TEXT) WHERE id = ? AND text = CAST(? AS TEXT)"
 
 
-def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Advance = lambda _: None) -> int:
-    """Give every passage the tags and terms that `anew` computes (chunk.anew); returns how many changed.
+def analyse(archive: "Archive", analysed: Callable[[Passage], Passage], advance: Advance = lambda _: None) -> int:
+    """Give every passage the tags and terms that `analysed` computes (chunk.reanalysed); returns how many changed.
 
     Others write meanwhile, so few are changed per transaction. advance: called with the number of passages examined
     """
@@ -47,20 +47,20 @@ def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Adv
             held = [to_passage(row) for row in db.execute(_EACH, (last, _AT_ONCE))]
         if not held:
             break
-        last, pairs = held[-1].id, [(each, anew(each)) for each in held]
+        last, pairs = held[-1].id, [(each, analysed(each)) for each in held]
         rows = [
             (dumps(new.tags), exact(lines(new.terms)), new.id, exact(new.text))
             for old, new in pairs
             if (old.tags, old.terms) != (new.tags, new.terms)
         ]
-        for some in shares(rows):
-            with paced(), archive.writing() as db:
+        for some in batches(rows):
+            with with_pause(), archive.writing() as db:
                 db.conn.executemany(_ANALYSED, some)
         changed += len(rows)
         advance(len(held))
     if changed:
         with archive.writing() as db:
-            count_up(db)  # a running proxy's open indexes hold the earlier terms
+            bump_generation(db)  # a running proxy's open indexes hold the earlier terms
     return changed
 
 
@@ -71,11 +71,11 @@ def rebuild(connections: Connections, advance: Advance) -> None:
     Raises ArchiveError; if the disk has too little space for it, the index stays as it is.
     """
     with connections.reading() as db:
-        goes_on = is_begun(db)
+        goes_on = is_rebuilding(db)
     if not goes_on:
         _refuse_full_disk(connections)
     with connections.writing(again=True) as db:
-        if not is_begun(db):
+        if not is_rebuilding(db):
             db.execute(_EMPTY)
             db.execute(_BEGUN)
     try:
@@ -85,14 +85,14 @@ def rebuild(connections: Connections, advance: Advance) -> None:
     except ArchiveError as error:
         if not error.retry:
             raise
-        told = f"{error}; searches lack passages until `lantern reindex` is run again, which goes on"
-        raise ArchiveError(told, retry=True) from error
+        message = f"{error}; searches lack passages until `lantern reindex` is run again, which goes on"
+        raise ArchiveError(message, retry=True) from error
 
 
-def go_on(connections: Connections, advance: Advance = lambda _: None) -> None:
+def continue_rebuild(connections: Connections, advance: Advance = lambda _: None) -> None:
     """Continue an interrupted rebuild. Another process may do so, too: each adds what is missing."""
     with connections.reading() as db:
-        if not is_begun(db):
+        if not is_rebuilding(db):
             return
     _add_lacking(connections, advance)
     with connections.writing() as db:
@@ -100,7 +100,7 @@ def go_on(connections: Connections, advance: Advance = lambda _: None) -> None:
             db.execute(_DONE)
 
 
-def is_begun(db: Database) -> bool:
+def is_rebuilding(db: Database) -> bool:
     """Was a rebuild begun that is not finished?"""
     return db.execute(_IS_BEGUN).fetchone() is not None
 
@@ -136,8 +136,8 @@ def complete(connections: Connections) -> None:
 
 def _add_lacking(connections: Connections, advance: Advance = lambda _: None) -> None:
     with connections.reading() as db:
-        lacking = [row[0] for row in db.execute(_LACKING)]
-    for some in shares(lacking, _AT_ONCE):
-        with paced(), connections.writing(again=True) as db:
+        missing = [row[0] for row in db.execute(_LACKING)]
+    for some in batches(missing, _AT_ONCE):
+        with with_pause(), connections.writing(again=True) as db:
             db.execute(_ADD, (dumps(some),))
         advance(len(some))

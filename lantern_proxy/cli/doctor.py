@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from lantern_proxy.access_keys import KeysError, closed_to_all, closed_to_some
+from lantern_proxy.access_keys import KeysError, missing_upstream_keys, why_closed
 from lantern_proxy.cli import process
 from lantern_proxy.cli.serve import check_start
 from lantern_proxy.config import Config, UpstreamConfig
@@ -105,9 +105,9 @@ def _config(file: Path | None, config: Config) -> Iterator[Diagnosis]:
 def _keys(config: Config) -> Iterator[Diagnosis]:
     """Which keys cannot be used. Environment variables are not checked: those of `lantern serve` are unknown here."""
     with suppress(KeysError):  # a file that cannot be read is told already
-        if nobody := closed_to_all(config):
+        if nobody := why_closed(config):
             yield _told("keys", "bad", nobody)
-        for some in closed_to_some(config, ("file",)):
+        for some in missing_upstream_keys(config, ("file",)):
             yield _told("keys", "warn", some)
 
 
@@ -273,7 +273,7 @@ def _upstreams(settings: UpstreamConfig) -> Iterator[Diagnosis]:
 def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
     """Can a connection be opened, including TLS, or one to the proxy in between? No request is sent."""
     from lantern_proxy.upstream import proxy_of, via_httpx
-    from lantern_proxy.upstream.dial import UNKNOWN_AUTHORITY, trusting
+    from lantern_proxy.upstream.dial import UNKNOWN_AUTHORITY, tls_context
     from lantern_proxy.upstream.errors import ConnectError
     from lantern_proxy.upstream.http1 import Origin
 
@@ -286,7 +286,7 @@ def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
         there = Origin.of(proxy or url)
         with socket.create_connection((there.host, there.port), timeout=_CONNECT_S) as plain:
             if there.scheme == "https":
-                trusting().wrap_socket(plain, server_hostname=there.host).close()
+                tls_context().wrap_socket(plain, server_hostname=there.host).close()
     except ConnectError as error:
         wrong, _, remedy = str(error).partition("; ")
         return Diagnosis(name, "warn", f"{first} cannot be used: {wrong}", remedy)
@@ -299,15 +299,15 @@ def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
 
 
 def _trust() -> Iterator[Diagnosis]:
-    """Which certificate authorities the environment sets."""
-    from lantern_proxy.upstream.dial import trusting
+    """Whose certificates are believed, where the environment says so."""
+    from lantern_proxy.upstream.dial import tls_context
     from lantern_proxy.upstream.errors import ConnectError
 
     named = [f"{name} is {os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
     if not named:
         return
     try:
-        trusting()
+        tls_context()
     except ConnectError as error:
         wrong, _, remedy = str(error).partition("; ")
         yield Diagnosis("certificates", "bad", wrong, remedy)

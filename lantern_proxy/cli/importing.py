@@ -288,7 +288,7 @@ def _take_in(
             if not whose:
                 raise ArchiveError(f"line {line} of {file} names no tenant; name one with --tenant")
             rows = chain([first], (row for _, row in rest))
-            taken = transfer.take_in(archive, whose, rows, now=time.time(), line=line)
+            taken = transfer.import_rows(archive, whose, rows, now=time.time(), line=line)
             counts.setdefault(whose, Counter()).update(taken)
     for whose, found in counts.items():
         if settings.as_json:

@@ -71,7 +71,7 @@ def list_keys(settings: Settings) -> None:
     \b
     Example: lantern keys list --json
     """
-    from lantern_proxy.access_keys import closed_to_all
+    from lantern_proxy.access_keys import why_closed
     from lantern_proxy.cli import render
 
     known = _keyring(settings).all()
@@ -80,7 +80,7 @@ def list_keys(settings: Settings) -> None:
             settings.tell(_shown(key))
         return
     if not known:
-        nobody = closed_to_all(settings.load())
+        nobody = why_closed(settings.load())
         click.echo(nobody or "no keys: the proxy asks nobody who they are, and serves this machine only")
         return
     made = render.table("key", "tenant", "made", "revoked", "upstream key")

@@ -48,7 +48,7 @@ def _index_words(archive: Archive, *, quiet: bool) -> int:
         with counting("indexing words", quiet=quiet) as advance:
             archive.rebuild_fts(advance)
         with counting("reading passages", quiet=quiet) as advance:
-            return analyse(archive, chunk.anew, advance)
+            return analyse(archive, chunk.reanalysed, advance)
     except KeyboardInterrupt:
         told = "stopped in the middle: searches find what is indexed again; the same command goes on"
         raise click.ClickException(told) from None

@@ -20,7 +20,7 @@ import click
 from lantern_proxy import trace
 from lantern_proxy.access import reachable_from_elsewhere, refuse_open_access
 from lantern_proxy.access_admin import admin_token
-from lantern_proxy.access_keys import Keyring, closed_to_all, closed_to_some, keys_file
+from lantern_proxy.access_keys import Keyring, keys_file, missing_upstream_keys, why_closed
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
@@ -229,9 +229,8 @@ def _warn_of_rerankers(config: Config) -> None:
 
 
 def _warn_of_keys(config: Config) -> None:
-    """Warn about keys whose requests are refused until what they are mapped to exists. The banner says if none
-    works."""
-    for told in closed_to_some(config, ("env", "file")):
+    """Whose requests are refused until what their keys are mapped to is there. The banner says where that is all."""
+    for told in missing_upstream_keys(config, ("env", "file")):
         log.warning("%s; until then it lets nobody in", told)
 
 
@@ -241,11 +240,11 @@ def _check_trust(config: Config) -> None:
     urls = (config.upstream.openai, config.upstream.anthropic, *routes)
     if not os.environ.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"} or not any(u.startswith("https:") for u in urls):
         return
-    from lantern_proxy.upstream.dial import trusting
+    from lantern_proxy.upstream.dial import tls_context
     from lantern_proxy.upstream.errors import ConnectError
 
     try:
-        trusting()
+        tls_context()
     except ConnectError as error:
         variable, told = str(error).split(" ", 1)
         raise ConfigError(variable, told) from None
@@ -288,7 +287,7 @@ def _open_to(config: Config) -> str:
 def _locked(config: Config) -> str:
     """A line for the case that keys are required and nobody has one."""
     told = "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"
-    return told if closed_to_all(config) else ""
+    return told if why_closed(config) else ""
 
 
 def _embedder(config: Config) -> str:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 from lantern_proxy.config.check import (
     ConfigError,
-    Like,
+    Matches,
     Section,
     Url,
     Within,
@@ -48,7 +48,7 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(root if root.startswith("/") else Path("~/.cache").expanduser()) / "lantern"
 
 
-_Host = Like(
+_Host = Matches(
     r"[^\s:/\[\]]+|[^\s/\[\]]*:[^\s/\[\]]*:[^\s/\[\]]*",
     "use a host name or address without scheme, port and brackets: 127.0.0.1 or ::1",
 )
@@ -91,7 +91,7 @@ class ArchiveConfig(Section):
     """Most milliseconds the last bytes of an answer wait for their commit. Then the client gets them: fail open."""
     max_message_chars: Annotated[int, Within(1_000, 1_000_000_000, "characters")] = 2_000_000
     """A longer message is cut off here. Two million characters: two full context windows of today."""
-    key_env: Annotated[str, Like(r"|[A-Za-z_][A-Za-z0-9_]*", "use the name of an environment variable")] = ""
+    key_env: Annotated[str, Matches(r"|[A-Za-z_][A-Za-z0-9_]*", "use the name of an environment variable")] = ""
     """Environment variable with the key of an encrypted archive, 64 hex digits (extra `encrypted`). Empty: plain."""
     key_file: str = ""
     """A file that holds the key, as an alternative."""
@@ -110,11 +110,11 @@ class ArchiveConfig(Section):
         """The key of the archive, read now; "" for a plain one. ConfigError if it is missing or unusable."""
         if not (self.key_env or self.key_file):
             return ""
-        found, named = secret("archive.key", self.key_file, self.key_env, environ)
+        found, place = secret("archive.key", self.key_file, self.key_env, environ)
         if not re.fullmatch(r"\s*[0-9a-fA-F]{64}\s*", found):
-            raise ConfigError(named, "holds no key of 64 hex digits; make one: openssl rand -hex 32")
+            raise ConfigError(place, "holds no key of 64 hex digits; make one: openssl rand -hex 32")
         if find_spec("sqlcipher3") is None:
-            raise ConfigError(named, 'needs SQLCipher, which is not here; pip install "lantern-proxy[encrypted]"')
+            raise ConfigError(place, 'needs SQLCipher, which is not here; pip install "lantern-proxy[encrypted]"')
         return found.strip()
 
 
@@ -213,7 +213,7 @@ class EmbedConfig(Section):
 
     enabled: Literal["auto", "on", "off"] = "auto"
     """auto: if the extra `dense` is installed. on: doctor reports it if missing. off: 90 MB less memory."""
-    model: Annotated[str, Like(r"\S+", "use a model name")] = "sentence-transformers/all-MiniLM-L6-v2"
+    model: Annotated[str, Matches(r"\S+", "use a model name")] = "sentence-transformers/all-MiniLM-L6-v2"
     """Small, fast on a CPU and good enough beside BM25. After a change run `lantern reindex --vectors`."""
     adapted: bool = False
     """Use Lantern's adapter for all-MiniLM-L6-v2, trained to find the message that answers a question. Rerankers
@@ -287,7 +287,7 @@ class TenantConfig(Section):
     """One entry of the `tenants:` section: credentials that share an archive."""
 
     keys_sha256: Sequence[
-        Annotated[str, Like(r"[0-9a-f]{64}|\*", 'use 64 hex digits: printf %s "$KEY" | sha256sum', secret=True)]
+        Annotated[str, Matches(r"[0-9a-f]{64}|\*", 'use 64 hex digits: printf %s "$KEY" | sha256sum', secret=True)]
     ] = ()
     """SHA-256 of each credential, lower-case hex. Lantern stores no key, not even here. "*": all that no other tenant
     has; for one person, whose client signs in and gets a new token every few hours."""
@@ -305,7 +305,9 @@ class LogConfig(Section):
 
 TenantName = Annotated[
     str,
-    Like(r"(?!t_)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "use letters, digits, _ . -, and not t_..., which credentials have"),
+    Matches(
+        r"(?!t_)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "use letters, digits, _ . -, and not t_..., which credentials have"
+    ),
 ]
 
 
@@ -316,7 +318,7 @@ class TraceConfig(Section):
     otlp_endpoint: Annotated[str, Url(optional=True)] = ""
     """A collector's OTLP address over HTTP, "http://127.0.0.1:4318"; needs the extra `otel`. Empty: that of
     OTEL_EXPORTER_OTLP_ENDPOINT, and without that there is no tracing."""
-    service_name: Annotated[str, Like(r"\S+", "use a name without spaces")] = "lantern"
+    service_name: Annotated[str, Matches(r"\S+", "use a name without spaces")] = "lantern"
     """The name of the service in the spans. OTEL_SERVICE_NAME overrides."""
 
 

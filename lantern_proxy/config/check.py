@@ -42,12 +42,12 @@ def secret(place: str, file: str, variable: str, environ: Mapping[str, str]) -> 
     """
     if not file:
         return environ.get(variable, ""), f"{place}_env {variable}"
-    named = f"{place}_file {file}"
+    source = f"{place}_file {file}"
     try:
-        return Path(file).expanduser().read_text("utf-8").strip(), named
+        return Path(file).expanduser().read_text("utf-8").strip(), source
     except (OSError, UnicodeDecodeError) as error:
         why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(named, f"cannot be read ({why}); name a file that this user may read") from None
+        raise ConfigError(source, f"cannot be read ({why}); name a file that this user may read") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
+class Matches:
     """A text that must match `pattern`. `secret`: an error does not repeat the value, which may be a credential."""
 
     pattern: str
@@ -166,9 +166,9 @@ def _limit(value: Any, rule: object, place: str) -> Any:
     if isinstance(rule, Within) and not rule.low <= value <= rule.high:
         unit = f" {rule.unit}" if rule.unit else ""
         raise ConfigError(place, f"is {value}; use {rule.low:,.15g} to {rule.high:,.15g}{unit}")
-    if isinstance(rule, Like) and not re.fullmatch(rule.pattern, value):
-        told = "is not in its form" if rule.secret else f"is {shown(value)}"
-        raise ConfigError(place, f"{told}; {rule.remedy}")
+    if isinstance(rule, Matches) and not re.fullmatch(rule.pattern, value):
+        problem = "is not in its form" if rule.secret else f"is {shown(value)}"
+        raise ConfigError(place, f"{problem}; {rule.remedy}")
     if isinstance(rule, Url) and not (rule.optional and value == ""):
         return _url(value, place)
     return value

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
-from lantern_proxy.config.check import ConfigError, Like, Section, Within
+from lantern_proxy.config.check import ConfigError, Matches, Section, Within
 
-HostName = Annotated[str, Like(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+", "use a host name without scheme and port")]
+HostName = Annotated[str, Matches(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+", "use a host name without scheme and port")]
 Origin = Annotated[
-    str, Like(r"null|[a-z][a-z0-9+.-]*://[^\s/]*", "use scheme://host:port, as a browser sends it, without a path")
+    str, Matches(r"null|[a-z][a-z0-9+.-]*://[^\s/]*", "use scheme://host:port, as a browser sends it, without a path")
 ]
-PatternName = Annotated[str, Like(r"[a-z][a-z0-9-]{0,31}", "use a short name in lower case")]
-Pattern = Annotated[str, Like(r"(?s).+", "use a regular expression")]
+PatternName = Annotated[str, Matches(r"[a-z][a-z0-9-]{0,31}", "use a short name in lower case")]
+Pattern = Annotated[str, Matches(r"(?s).+", "use a regular expression")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class AccessConfig(Section):
     """Where `lantern keys` keeps the hashes of proxy keys. Empty: beside the archive, lantern.db.keys."""
     admin: Literal["loopback", "token"] = "loopback"
     """Who may use /lantern/...: callers on this machine, and whoever has the admin token; token: only the latter."""
-    admin_token_env: Annotated[str, Like(r"[A-Za-z_][A-Za-z0-9_]*", "use the name of an environment variable")] = (
+    admin_token_env: Annotated[str, Matches(r"[A-Za-z_][A-Za-z0-9_]*", "use the name of an environment variable")] = (
         "LANTERN_ADMIN_TOKEN"
     )
     """Environment variable that holds the admin token; unset: there is none."""

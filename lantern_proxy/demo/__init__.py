@@ -102,14 +102,14 @@ def play(script: Chat, shape: str, words: Words, config: Config, *, tell: Tell =
         upstreams = replace(config.upstream, openai=f"{model_url}/v1")
         proxy = create(replace(config, upstream=upstreams))
         with serving(proxy) as url, httpx.Client(timeout=60) as http:
-            straight, through = _Caller(http, model_url, "sk-demo"), _Caller(http, url, "sk-demo")
+            direct, through = _Caller(http, model_url, "sk-demo"), _Caller(http, url, "sk-demo")
             started = time.monotonic()
             _converse(script, through, tell)
             played_s = time.monotonic() - started
             if shape in SUMMARISED:
                 through.ask([*script.history, say("user", SUMMARISE)], stream=False)
             state = _await_vectors(http, url, config.archive, tell)
-            asked = _interrogate(script, shape, words, straight, through, model.state.received, tell)
+            outcomes = _interrogate(script, shape, words, direct, through, model.state.received, tell)
             stranger = _Caller(http, url, "sk-somebody-else")
             overheard = sum(
                 detail.answer in stranger.ask(_compact(script, shape, detail.question(words)), stream=False).text
@@ -121,10 +121,10 @@ def play(script: Chat, shape: str, words: Words, config: Config, *, tell: Tell =
         turns=len(script.turns),
         messages=len(script.history),
         history_chars=_chars(script.history),
-        compacted_chars=_chars(_compact(script, shape, asked[0].question)),
+        compacted_chars=_chars(_compact(script, shape, outcomes[0].question)),
         played_s=played_s,
         embedder=state,
-        outcomes=asked,
+        outcomes=outcomes,
         stranger=overheard,
     )
 
@@ -168,24 +168,24 @@ def _interrogate(
     script: Chat,
     shape: str,
     words: Words,
-    straight: _Caller,
+    direct: _Caller,
     through: _Caller,
     received: Sequence[Mapping[str, Any]],
     tell: Tell,
 ) -> tuple[Outcome, ...]:
     """Ask for every detail, one after the other, in the compacted conversation."""
-    said: list[Wire] = []
+    exchanged: list[Wire] = []
     outcomes: list[Outcome] = []
     for at, detail in enumerate(script.details):
         tell("asking for lost details", at, len(script.details))
         question = detail.question(words)
         start = _compact(script, shape, script.details[0].question(words))
-        messages = start if not said else [*start, *said, say("user", question)]
-        without = straight.ask(messages, stream=False).text
+        messages = start if not exchanged else [*start, *exchanged, say("user", question)]
+        without = direct.ask(messages, stream=False).text
         reply = through.ask(messages, stream=at % 2 == 0)
         sent = received[-1]["messages"]
         outcomes.append(_outcome(detail, question, without, reply, [each["content"] for each in sent]))
-        said += [say("user", question)] * bool(said) + [say("assistant", reply.text)]
+        exchanged += [say("user", question)] * bool(exchanged) + [say("assistant", reply.text)]
     return tuple(outcomes)
 
 

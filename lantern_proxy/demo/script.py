@@ -72,8 +72,8 @@ def chat() -> Chat:
 
 def summary_as_user(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
     """The summary in a user message of its own, then the last exchange, as pi, Cline and LangChain do."""
-    said = f"The conversation history before this point was compacted into the following summary:\n\n{summary}"
-    return [history[0], say("user", said), *history[-2:], say("user", question)]
+    notice = f"The conversation history before this point was compacted into the following summary:\n\n{summary}"
+    return [history[0], say("user", notice), *history[-2:], say("user", question)]
 
 
 def summary_as_assistant(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
@@ -97,11 +97,11 @@ def summary_in_system(history: Sequence[Wire], summary: str, question: str) -> l
 
 def continued(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:
     """A message that the session is being continued, and the last message only, as Claude Code does."""
-    said = (
+    notice = (
         "This session is being continued from a previous conversation that ran out of context. The conversation is "
         f"summarized below:\n{summary}\n\nPlease continue from where we left it off, without asking further questions."
     )
-    return [history[0], say("user", said), say("user", question)]
+    return [history[0], say("user", notice), say("user", question)]
 
 
 def last_six(history: Sequence[Wire], summary: str, question: str) -> list[Wire]:

@@ -201,7 +201,7 @@ def spans_of(candidate: Candidate, said: Sequence[int]) -> tuple[tuple[int, int]
     """The spans of these lines, each preceded by its speaker's name, as in group chats."""
     passage, lines = candidate.passage, candidate.lines
     spans, names = [(lines[i].start, lines[i].end) for i in said], names_of(passage, lines)
-    return pack.named(spans, [names[i] for i in said], name_chars(passage))
+    return pack.with_names(spans, [names[i] for i in said], name_chars(passage))
 
 
 def name_chars(passage: Passage) -> int:

@@ -8,7 +8,7 @@ from importlib.resources import files
 import numpy as np
 
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Floats, Weighed, fuse_scores, recencies, zsum
+from lantern_proxy.rank import Floats, ZScores, fuse_scores, recencies, zsum
 from lantern_proxy.route_soft import Classifier, fit
 from lantern_proxy.route_types import TYPES, QueryType, query_type
 
@@ -53,7 +53,7 @@ def ages_count(mixed: Mixture) -> bool:
 
 def fused(
     signals: Mapping[str, Floats], ages_s: Floats, mixed: Mixture, weigh: Weigh, *, rrf_k: int,
-    known: Weighed | None = None,
+    known: ZScores | None = None,
 ) -> Floats:  # fmt: skip
     """(n,) the scores of one ranking, mean 0: the z-scores of each pipeline, weighted by its share.
 
@@ -67,7 +67,12 @@ def fused(
 
 
 def _of(
-    signals: Mapping[str, Floats], ages_s: Floats, pipeline: PipelineConfig, weigh: Weigh, rrf_k: int, known: Weighed
+    signals: Mapping[str, Floats],
+    ages_s: Floats,
+    pipeline: PipelineConfig,
+    weigh: Weigh,
+    rrf_k: int,
+    known: ZScores,
 ) -> Floats:
     """(n,) the fused scores of one pipeline, mean 0."""
     weights = weigh(pipeline)

@@ -7,7 +7,7 @@ import numpy as np
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Floats, Ints, Weighed, among_best, best, spread, zsum
+from lantern_proxy.rank import Floats, Ints, ZScores, among_best, best, spread, zsum
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.facets import Shared, Voice
 from lantern_proxy.restore.features import Ranked, day_closeness
@@ -123,7 +123,7 @@ class _Fusion:
         """Factor of a signal's weight, if it is not 1."""
         self._ages_s = scope.ages(now) if ages_count(mixed) else np.zeros(len(scope))
         self._mixed, self._restore = mixed, restore
-        self._known: Weighed = {}
+        self._known: ZScores = {}
         self._total: Floats | None = None
 
     def add(self, name: str, scores: Floats, unit: float | None = None) -> None:

@@ -24,7 +24,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from msgspec import Struct
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
-from lantern_proxy.upstream.connection import without_void_length
+from lantern_proxy.upstream.connection import without_invalid_length
 from lantern_proxy.upstream.errors import ConnectTimeout, RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
 from lantern_proxy.wire.http import first_segment, is_anthropics
@@ -120,7 +120,7 @@ class UpstreamAnswer(Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class _BaseUrl:
     """An upstream's URL, parsed."""
 
     url: str
@@ -133,7 +133,7 @@ class _Base:
     """The prefix without /v1."""
 
     @classmethod
-    def of(cls, url: str) -> "_Base":
+    def of(cls, url: str) -> "_BaseUrl":
         parts, origin = urlsplit(url), Origin.of(url)
         name = parts.netloc.rpartition("@")[2]  # without credentials
         if proxy := proxy_of(origin):
@@ -153,11 +153,11 @@ class Upstream:
     def __init__(self, config: UpstreamConfig) -> None:
         self._config = config
         self._openai, self._anthropic = (
-            _Base.of(config.openai),
-            _Base.of(f"{config.anthropic.rstrip('/').removesuffix('/v1')}/v1"),
+            _BaseUrl.of(config.openai),
+            _BaseUrl.of(f"{config.anthropic.rstrip('/').removesuffix('/v1')}/v1"),
         )
         urls = [route.url for route in config.routes if route.url and route.kind != "litellm"]
-        self._bases = {url: _Base.of(url) for url in urls}
+        self._bases = {url: _BaseUrl.of(url) for url in urls}
         self._litellm = {
             at: _litellm(config, route) for at, route in enumerate(config.routes) if route.kind == "litellm"
         }
@@ -186,7 +186,7 @@ class Upstream:
 
     def target(
         self, path: str, query: bytes, headers: Headers, route: RouteConfig | None = None
-    ) -> tuple[_Base, bytes]:
+    ) -> tuple[_BaseUrl, bytes]:
         """The upstream for `path`, and the path and query to request there. path: as sent, percent-encoding kept.
 
         A path that is neither below /v1 nor part of the upstream's API is requested at its root.
@@ -218,28 +218,28 @@ class Upstream:
         host = "litellm"
         try:
             if at in self._litellm:
-                return await _through(self._litellm[at], method, f"http://{host}{path}", None, headers, body)
+                return await _send_by_httpx(self._litellm[at], method, f"http://{host}{path}", None, headers, body)
             route = None if at is None else self._config.routes[at]
             base, target = self.target(path, query, headers, route)
             host = base.name
             if base.origin not in self._direct:
-                answer = await _through(self._client, method, base.url, target, headers, body)
+                answer = await _send_by_httpx(self._client, method, base.url, target, headers, body)
             else:
                 sent = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
                 answer = UpstreamAnswer(sent.status, sent.headers, sent.read, sent.close, sent)
         except TimeoutException as error:
-            why = f"{type(error).__name__}, upstream.{self._limit(error, at)}"
+            why = f"{type(error).__name__}, upstream.{self._exceeded_limit(error, at)}"
             raise UpstreamError(f"upstream {host} did not answer in time ({why})", 504) from error
         except TransportError as error:
             what = "failed" if isinstance(error, RemoteProtocolError) else "cannot be reached"
             raise UpstreamError(f"upstream {host} {what}: {error or type(error).__name__}", 502) from error
         location = answer.header(b"location") if 300 <= answer.status < 400 else ""
-        if location and (leads := self._leads(location, base, target, path, headers, route)):
-            told = ((name, leads if name == b"location" else value) for name, value in answer.headers)
-            answer.headers = [*told]
+        if location and (redirect := self._redirect_path(location, base, target, path, headers, route)):
+            forwarded = ((name, redirect if name == b"location" else value) for name, value in answer.headers)
+            answer.headers = [*forwarded]
         return answer
 
-    def _limit(self, error: TimeoutException, at: int | None) -> str:
+    def _exceeded_limit(self, error: TimeoutException, at: int | None) -> str:
         """The setting that was exceeded, with its value, for the error message."""
         if at is not None and "timeout" in (params := self._config.routes[at].params):
             return f"routes[{at}].params.timeout is {params['timeout']}"
@@ -247,8 +247,8 @@ class Upstream:
         limit = "connect_timeout_s" if is_connecting else "read_timeout_s"
         return f"{limit} is {getattr(self._config, limit):g}"
 
-    def _leads(
-        self, location: str, base: _Base, target: bytes, path: str, headers: Headers, route: RouteConfig | None
+    def _redirect_path(
+        self, location: str, base: _BaseUrl, target: bytes, path: str, headers: Headers, route: RouteConfig | None
     ) -> bytes:
         """The path for a redirect to a URL below the upstream's, as the client has to request it from us; else "".
 
@@ -261,8 +261,8 @@ class Upstream:
         except ValueError:  # not a URL
             return b""
         below = there.path.removeprefix(base.prefix)
-        asked = (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}")
-        found = next((p for p in asked if self.target(p, b"", headers, route)[1].decode("latin-1") == there.path), "")
+        paths = (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}")
+        found = next((p for p in paths if self.target(p, b"", headers, route)[1].decode("latin-1") == there.path), "")
         return (f"{found}?{there.query}" if found and there.query else found).encode("latin-1")
 
 
@@ -289,7 +289,7 @@ def proxy_of(origin: Origin) -> str:
     return "" if proxy_bypass(f"{origin.host}:{origin.port}") else by
 
 
-async def _through(
+async def _send_by_httpx(
     client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers, body: Body
 ) -> UpstreamAnswer:
     """The same as send(), by httpx."""
@@ -297,8 +297,8 @@ async def _through(
 
     sent = b"".join(body) if isinstance(body, list) else body
     response = await via_httpx.ask(client, method, url, target, headers, sent)
-    told = without_void_length([(name.lower(), value) for name, value in response.headers.raw])
-    return UpstreamAnswer(response.status_code, told, via_httpx.reader(response), response.aclose)
+    headers_in = without_invalid_length([(name.lower(), value) for name, value in response.headers.raw])
+    return UpstreamAnswer(response.status_code, headers_in, via_httpx.reader(response), response.aclose)
 
 
 def _litellm(config: UpstreamConfig, route: RouteConfig) -> "httpx.AsyncClient":

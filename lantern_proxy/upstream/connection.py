@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         if exc is not None and self._error is None and not self.complete:
-            self._hear_last_words()
+            self._read_remaining()
         self.reusable = False
         self._stop_sending()
         if self._timer is not None:
@@ -283,7 +283,7 @@ class Connection(asyncio.Protocol):
             self._fail(RemoteProtocolError("peer closed connection without sending complete message body"))
         self._wake()
 
-    def _hear_last_words(self) -> None:
+    def _read_remaining(self) -> None:
         """Read what arrived before the connection broke: an upstream that refuses a body without reading it resets the
         connection, and our write fails before its refusal is read. With TLS it stays unread."""
         sock = self.transport.get_extra_info("socket")
@@ -307,15 +307,16 @@ class Connection(asyncio.Protocol):
         if 100 <= self.status < 200:
             return
         self.head_done = True
-        told = dict(self.headers)  # one value per name is enough to see whether there is any
-        chunked = b"transfer-encoding" in told and _is_chunked(self.headers)
-        self._mixed = chunked and b"content-length" in told
+        fields = dict(self.headers)  # one value per name is enough to see whether there is any
+        chunked = b"transfer-encoding" in fields and _is_chunked(self.headers)
+        self._mixed = chunked and b"content-length" in fields
         if self._mixed:
-            self.headers = without_void_length(self.headers)
-        ends = [value.lower() for name, value in self.headers if name == b"connection"] if b"connection" in told else []
+            self.headers = without_invalid_length(self.headers)
+        headers = self.headers if b"connection" in fields else []
+        ends = [value.lower() for name, value in headers if name == b"connection"]
         self._closing = any(b"close" in value for value in ends)
         bare = self._method == b"HEAD" or self.status in (204, 304)
-        self._to_the_end = not (bare or chunked or b"content-length" in told)
+        self._to_the_end = not (bare or chunked or b"content-length" in fields)
         if self._method == b"HEAD":  # the parser does not know that there is no body
             self._end()
 
@@ -345,7 +346,7 @@ class Connection(asyncio.Protocol):
         self.reusable = bool(keep) and not self._closing and whole
 
 
-def without_void_length(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def without_invalid_length(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """An answer's headers, in lower case, without a length beside chunked encoding: the chunks count, and the length
     must not be forwarded (RFC 9112, section 6.3)."""
     return [pair for pair in headers if pair[0] != b"content-length"] if _is_chunked(headers) else headers

@@ -27,7 +27,7 @@ Address = tuple[int, int, int, str, Any]
 """As returned by getaddrinfo(): family, type, protocol, canonical name, socket address."""
 
 
-def trusting() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """The TLS context for upstreams. It trusts the certificates of SSL_CERT_FILE or SSL_CERT_DIR, else Mozilla's.
 
     Raises ConnectError if those cannot be used.
@@ -37,17 +37,17 @@ def trusting() -> ssl.SSLContext:
         if file:
             return ssl.create_default_context(cafile=file)
         if folder:
-            return _trusting_folders(folder)
+            return _context_of_folders(folder)
         import certifi
 
         return ssl.create_default_context(cafile=certifi.where())
     except OSError as error:  # ssl.SSLError is a subclass
-        named = f"SSL_CERT_FILE is {file}" if file else f"SSL_CERT_DIR is {folder}" if folder else "certifi has a list"
-        reason = f"{named}, which cannot be used ({error.strerror or error})"
+        place = f"SSL_CERT_FILE is {file}" if file else f"SSL_CERT_DIR is {folder}" if folder else "certifi has a list"
+        reason = f"{place}, which cannot be used ({error.strerror or error})"
         raise ConnectError(f"{reason}; name PEM certificates that this user may read, or unset the variable") from error
 
 
-def _trusting_folders(folders: str) -> ssl.SSLContext:
+def _context_of_folders(folders: str) -> ssl.SSLContext:
     if not any(map(os.path.isdir, folders.split(os.pathsep))):  # OpenSSL would trust nobody, without an error
         raise NotADirectoryError("no such folder")
     return ssl.create_default_context(capath=folders)
@@ -76,7 +76,7 @@ def _reason(error: Exception) -> str:
 async def _connected(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    sock = await _first([*_in_turn(found)])
+    sock = await _connect_first([*_alternating(found)])
     try:
         _, protocol = await loop.create_connection(make, sock=sock, ssl=tls, server_hostname=host if tls else None)
     except BaseException:
@@ -85,14 +85,14 @@ async def _connected(make: Callable[[], P], host: str, port: int, tls: ssl.SSLCo
     return protocol
 
 
-def _in_turn(found: Sequence[Address]) -> list[Address]:
+def _alternating(found: Sequence[Address]) -> list[Address]:
     """IPv6 and IPv4 addresses alternately, each in the order of the resolver."""
     first = found[0][0]
     ones, others = [a for a in found if a[0] == first], [a for a in found if a[0] != first]
     return [a for a in chain.from_iterable(zip_longest(ones, others)) if a is not None]
 
 
-async def _first(addresses: list[Address]) -> socket.socket:
+async def _connect_first(addresses: list[Address]) -> socket.socket:
     """The first socket that connects."""
     if len(addresses) == 1:
         return await _open(addresses[0])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from lantern_proxy.upstream.connection import Connection, Stale
-from lantern_proxy.upstream.dial import connect, trusting
+from lantern_proxy.upstream.dial import connect, tls_context
 from lantern_proxy.upstream.errors import LocalProtocolError, TimeoutException
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -119,15 +119,15 @@ class Http1:
         if self._room > 0:
             self._room -= 1
         else:
-            await self._turn()
+            await self._wait_for_slot()
         try:
-            connection = await self._answered(origin, method, head, body)
+            connection = await self._answered_connection(origin, method, head, body)
         except BaseException:
-            self._leave()
+            self._release_slot()
             raise
         return Answer(connection, self, origin)
 
-    async def _answered(
+    async def _answered_connection(
         self, origin: Origin, method: bytes, head: bytes, body: Pieces | AsyncIterable[bytes]
     ) -> Connection:
         """A connection on which the head of an answer has arrived.
@@ -135,7 +135,7 @@ class Http1:
         A body that is still arriving gets a new connection: it cannot be sent again if an idle one turns out closed.
         """
         while True:
-            used = self._used(origin) if isinstance(body, list) else None
+            used = self._idle_connection(origin) if isinstance(body, list) else None
             connection = used or await self._dial(origin)
             begun = time.monotonic()
             try:
@@ -158,7 +158,7 @@ class Http1:
 
     # --- connections ---
 
-    def _used(self, origin: Origin) -> Connection | None:
+    def _idle_connection(self, origin: Origin) -> Connection | None:
         """The connection that was used last, if one is idle and still open."""
         idle = self._idle.get(origin)
         while idle:
@@ -169,14 +169,14 @@ class Http1:
 
     async def _dial(self, origin: Origin) -> Connection:
         if origin.scheme == "https" and self._tls is None:
-            self._tls = trusting()
+            self._tls = tls_context()
             self._tls.set_alpn_protocols(["http/1.1"])
         tls = self._tls if origin.scheme == "https" else None
         return await connect(lambda: Connection(self._silence_s), origin.host, origin.port, tls, self._connect_s)
 
     def take_back(self, origin: Origin, connection: Connection) -> None:
         """End a request: its connection is kept if it can be reused, else closed."""
-        self._leave()
+        self._release_slot()
         idle = self._idle.setdefault(origin, [])
         usable = connection.complete and connection.reusable and not connection.is_closed
         if not usable or self._closed or len(idle) >= _MOST_IDLE:
@@ -199,7 +199,7 @@ class Http1:
         if left:
             self._sweeping = asyncio.get_running_loop().call_later(_IDLE_S / 2, self._sweep)
 
-    async def _turn(self) -> None:
+    async def _wait_for_slot(self) -> None:
         """Wait for another request to end."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
@@ -207,10 +207,10 @@ class Http1:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # the slot was already ours
+                self._release_slot()  # the slot was already ours
             raise
 
-    def _leave(self) -> None:
+    def _release_slot(self) -> None:
         """Give a request's slot to the one that has waited longest."""
         while self._queue:
             turn = self._queue.popleft()
@@ -234,12 +234,12 @@ def _head(
 ) -> bytes:
     """The head of a request. LocalProtocolError if a line of it contains a line break."""
     lines = [b"%b %b HTTP/1.1" % (method, target)]
-    named = {name for name, _ in headers}
-    if b"host" not in named and b"Host" not in named:
+    names = {name for name, _ in headers}
+    if b"host" not in names and b"Host" not in names:
         lines.append(b"host: " + (host or host_of(origin)))
     lines += [b"%b: %b" % pair for pair in headers]
     if not isinstance(body, list):
-        if b"content-length" not in named:
+        if b"content-length" not in names:
             lines.append(b"transfer-encoding: chunked")
     elif (size := sum(map(len, body))) or method in (b"POST", b"PUT", b"PATCH"):
         lines.append(b"content-length: %d" % size)

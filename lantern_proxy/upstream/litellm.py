@@ -19,7 +19,7 @@ import msgspec
 
 from lantern_proxy.wire.http import failure
 
-_OTHERS = frozenset({"thinking", "top_k", "min_p", "repetition_penalty"})
+_OTHER_PARAMETERS = frozenset({"thinking", "top_k", "min_p", "repetition_penalty"})
 """Parameters of other providers that clients add to a body."""
 _EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
@@ -33,7 +33,7 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         self._model, self._params = model, dict(params)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        call = {"chat/completions": "acompletion", "responses": "aresponses"}.get(_ending(request.url.path))
+        call = {"chat/completions": "acompletion", "responses": "aresponses"}.get(_api_of(request.url.path))
         if request.method != "POST" or call is None:
             return _refusal(404, f"a litellm upstream serves chat/completions and responses, not {request.url.path}")
         try:
@@ -51,10 +51,10 @@ class LitellmTransport(httpx.AsyncBaseTransport):
                 first = await anext(answer, None)
                 return httpx.Response(200, headers=_EVENTS, stream=_Events(first, answer, request))
         except Exception as error:
-            if fault := _fault_of(error):
+            if fault := _connection_error_of(error):
                 raise type(fault)(str(fault)) from error
             return _failure(error)
-        return _whole(200, _json(answer))
+        return _response(200, _json(answer))
 
     def _arguments(self, request: httpx.Request, body: Mapping[str, Any], members: frozenset[str]) -> dict[str, Any]:
         """The arguments of litellm's call: the client's parameters and key, without those the provider does not know.
@@ -64,12 +64,12 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         """
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
         named = {"model": self._model} if self._model else {}
-        asked = {name: value for name, value in body.items() if name in members}
-        given = {"drop_params": True, **asked, **({"api_key": key} if key else {}), **named}
+        parameters = {name: value for name, value in body.items() if name in members}
+        arguments = {"drop_params": True, **parameters, **({"api_key": key} if key else {}), **named}
         # for Hugging Face litellm does not retry anyway, and would send this as a parameter of the body
-        provider = self._params.get("custom_llm_provider") or str(given.get("model")).partition("/")[0]
+        provider = self._params.get("custom_llm_provider") or str(arguments.get("model")).partition("/")[0]
         once = {} if provider == "huggingface" else {"max_retries": 0}
-        return {**given, **once, **self._params}
+        return {**arguments, **once, **self._params}
 
 
 async def litellm() -> Any:
@@ -90,17 +90,17 @@ def _import() -> Any:
 
 @cache
 def _members(call: str) -> frozenset[str]:
-    """The parameters of a body: those typed in OpenAI's own package, which litellm requires, and _OTHERS."""
+    """The parameters of a body: those typed in OpenAI's own package, which litellm requires, and _OTHER_PARAMETERS."""
     from openai.types.chat import completion_create_params as chat
     from openai.types.responses import response_create_params as responses
 
     body: Any = (
         chat.CompletionCreateParamsStreaming if call == "acompletion" else responses.ResponseCreateParamsStreaming
     )
-    return _OTHERS.union(body.__required_keys__, body.__optional_keys__)
+    return _OTHER_PARAMETERS.union(body.__required_keys__, body.__optional_keys__)
 
 
-def _ending(path: str) -> str:
+def _api_of(path: str) -> str:
     """The API of litellm that a path names; "" if none."""
     return next((ending for ending in ("chat/completions", "responses") if path.endswith(ending)), "")
 
@@ -110,7 +110,7 @@ class _Events(httpx.AsyncByteStream):
 
     def __init__(self, first: Any, chunks: Any, request: httpx.Request) -> None:
         self._first, self._chunks = first, chunks
-        self._is_chat = _ending(request.url.path) == "chat/completions"
+        self._is_chat = _api_of(request.url.path) == "chat/completions"
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -147,7 +147,7 @@ def _json(answer: Any) -> bytes:
     )
 
 
-def _fault_of(error: BaseException | None) -> httpx.TransportError | None:
+def _connection_error_of(error: BaseException | None) -> httpx.TransportError | None:
     """The connection error that caused litellm's error; None if a provider refused."""
     while error is not None and not isinstance(error, httpx.TransportError):
         error = error.__cause__ or error.__context__
@@ -162,7 +162,7 @@ def _failure(error: Exception) -> httpx.Response:
         if response is not None and "retry-after" in response.headers
         else {}
     )
-    refused = _whole(_status(error) or 502, msgspec.json.encode(_error_body(error)))
+    refused = _response(_status(error) or 502, msgspec.json.encode(_error_body(error)))
     refused.headers.update(kept)
     return refused
 
@@ -175,15 +175,15 @@ def _status(error: Exception) -> int | None:
 def _error_body(error: Exception) -> dict[str, object]:
     """An error of litellm in the form of a provider's, without the stack trace at the end of some messages."""
     message = str(error).partition("\nTraceback (most recent call last)")[0]
-    is_providers = _status(error) is not None and _fault_of(error) is None
+    is_providers = _status(error) is not None and _connection_error_of(error) is None
     return failure(type(error).__name__, message if is_providers else f"lantern: {message}")
 
 
 def _refusal(status: int, message: str) -> httpx.Response:
-    return _whole(status, msgspec.json.encode(failure("invalid_request_error", f"lantern: {message}")))
+    return _response(status, msgspec.json.encode(failure("invalid_request_error", f"lantern: {message}")))
 
 
-def _whole(status: int, data: bytes) -> httpx.Response:
+def _response(status: int, data: bytes) -> httpx.Response:
     """A response whose body is still to be read, as if it came over the network."""
     headers = {"content-type": "application/json", "content-length": str(len(data))}
     return httpx.Response(status, headers=headers, stream=httpx.ByteStream(data))

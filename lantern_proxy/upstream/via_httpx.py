@@ -9,7 +9,7 @@ import httpx
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream import errors
-from lantern_proxy.upstream.dial import trusting
+from lantern_proxy.upstream.dial import tls_context
 from lantern_proxy.upstream.http1 import Headers
 from lantern_proxy.upstream.litellm import LitellmTransport
 
@@ -31,15 +31,15 @@ def _client(config: UpstreamConfig, transport: httpx.AsyncBaseTransport | None) 
         return httpx.AsyncClient(
             transport=transport, limits=limits, http2=config.http2 and transport is None, follow_redirects=False,
             timeout=httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None),
-            cookies=no_cookies, verify=trusting() if transport is None else True,
+            cookies=no_cookies, verify=tls_context() if transport is None else True,
         )  # fmt: skip
     except (ValueError, ImportError, httpx.InvalidURL) as error:
         lacks = isinstance(error, ImportError)  # only the extra for SOCKS can be missing
         reason = "it speaks SOCKS, and socksio is not installed" if lacks else error
-        told = f"the proxy that the environment names cannot be used ({reason})"
+        problem = f"the proxy that the environment names cannot be used ({reason})"
         remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or unset them"
         remedy = 'pip install "httpx[socks]>=0.28"' if lacks else remedy  # the first version with socks5h://
-        raise errors.ConnectError(f"{told}; {remedy}") from error
+        raise errors.ConnectError(f"{problem}; {remedy}") from error
 
 
 async def ask(
@@ -53,11 +53,11 @@ async def ask(
     with _errors_as_ours():
         request = httpx.Request(method, url, headers=[*headers], content=body or None)
         if target is not None:
-            request.url = _Asked(url, target)
+            request.url = _RawUrl(url, target)
         return await client.send(request, stream=True)
 
 
-class _Asked(httpx.URL):
+class _RawUrl(httpx.URL):
     """A URL whose path and query are sent unchanged, without httpx's own quoting.
 
     The extension `target` of httpcore does the same, but would also change what a proxy is asked: CONNECT needs a host.

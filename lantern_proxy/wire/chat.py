@@ -12,9 +12,9 @@ from lantern_proxy.turn import Answer, Item, Message, Request, Role, fingerprint
 from lantern_proxy.wire import sse
 from lantern_proxy.wire.headers import brief
 from lantern_proxy.wire.json import (
+    CachedReader,
     Insert,
     Place,
-    Remembered,
     WireError,
     append_to_string,
     canonical_json,
@@ -60,8 +60,8 @@ def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     metadata = parse(top["metadata"]) if "metadata" in top else None
     if isinstance(metadata, dict):
-        named = [metadata.get(key) for key in ("session_id", "conversation_id", "thread_id", "chat_id")]
-        found += [("metadata", brief(value)) for value in named if isinstance(value, str) and value]
+        metadata_ids = [metadata.get(key) for key in ("session_id", "conversation_id", "thread_id", "chat_id")]
+        found += [("metadata", brief(value)) for value in metadata_ids if isinstance(value, str) and value]
     key = text_member(top, "prompt_cache_key")
     return (*found, ("prompt_cache_key", brief(key))) if key else tuple(found)
 
@@ -71,8 +71,8 @@ def person(top: Mapping[str, msgspec.Raw]) -> str:
     return known_as(text_member(top, "safety_identifier") or text_member(top, "user"))
 
 
-def known_as(named: str) -> str:
-    return fingerprint("person", named).hex() if named else ""
+def known_as(name: str) -> str:
+    return fingerprint("person", name).hex() if name else ""
 
 
 def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
@@ -97,7 +97,7 @@ def _list(top: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
     return elements(top[key]) if key in top and first_byte(top[key]) == b"[" else []
 
 
-@Remembered
+@CachedReader
 def read_message(raw: bytes) -> Message:
     """One element of `messages`. Any object is read somehow; WireError otherwise."""
     data = element(raw, "a message")

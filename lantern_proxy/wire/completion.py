@@ -27,8 +27,8 @@ def optional_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_refused(body: Mapping[str, Any], refusal: bytes) -> dict[str, Any] | None:
     """The body without the optional parameters that a refusal names; None if it names none of those sent."""
-    named = [name for name in optional_of(body) if name.encode() in refusal]
-    return {name: value for name, value in body.items() if name not in named} if named else None
+    refused = [name for name in optional_of(body) if name.encode() in refusal]
+    return {name: value for name, value in body.items() if name not in refused} if refused else None
 
 
 def text(answer: Any) -> str:
@@ -37,7 +37,7 @@ def text(answer: Any) -> str:
     Raises ValueError if the answer is not a chat completion.
     """
     try:
-        said = answer["choices"][0]["message"]["content"] or ""
+        content = answer["choices"][0]["message"]["content"] or ""
     except (KeyError, IndexError, TypeError):
         raise ValueError(f"this is no answer of chat/completions: {str(answer)[:200]}") from None
-    return str(said).rpartition("</think>")[2].strip()
+    return str(content).rpartition("</think>")[2].strip()

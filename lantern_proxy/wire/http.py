@@ -128,7 +128,7 @@ def outgoing(headers: tuple[Header, ...]) -> list[Header]:
 
     No Expect either: the body has arrived, so 100 was already sent.
     """
-    drop = _NOT_OURS | named if (named := named_in(headers)) else _NOT_OURS
+    drop = _NOT_OURS | also if (also := connection_headers(headers)) else _NOT_OURS
     return [pair for pair in headers if pair[0] not in drop and not pair[0].startswith(b"x-lantern-")]
 
 
@@ -137,12 +137,12 @@ def returning(headers: Sequence[Header], status: int = 200) -> list[Header]:
 
     A 204 or 304 has no body, so a length in it is dropped: a server would wait for that many bytes.
     """
-    drop = HOP_BY_HOP | named_in(headers) | ({b"content-length"} if status in (204, 304) else set())
+    drop = HOP_BY_HOP | connection_headers(headers) | ({b"content-length"} if status in (204, 304) else set())
     lowered = [(pair[0].lower(), pair) for pair in headers]
     return [pair for name, pair in lowered if name not in drop and not name.startswith(b"x-lantern-")]
 
 
-def named_in(headers: Sequence[Header]) -> set[bytes]:
+def connection_headers(headers: Sequence[Header]) -> set[bytes]:
     """Headers that `Connection` names, which are hop-by-hop, too."""
     values = [value for name, value in headers if len(name) == 10 and name.lower() == b"connection"]
     if not values or values == [b"keep-alive"]:
@@ -153,14 +153,14 @@ def named_in(headers: Sequence[Header]) -> set[bytes]:
 def accept_readable(headers: list[Header]) -> list[Header]:
     """The headers with accept-encoding reduced to encodings that we can read, since we keep a copy of the answer."""
     kept = [pair for pair in headers if pair[0] != b"accept-encoding"]
-    asked = b",".join(value for name, value in headers if name == b"accept-encoding")
-    readable = _readable if len(asked) <= _SHORT else _readable.__wrapped__
-    return [*kept, (b"accept-encoding", readable(asked))]
+    accepted = b",".join(value for name, value in headers if name == b"accept-encoding")
+    readable = _readable if len(accepted) <= _SHORT else _readable.__wrapped__
+    return [*kept, (b"accept-encoding", readable(accepted))]
 
 
 @lru_cache(maxsize=256)
-def _readable(asked: bytes) -> bytes:
-    parts = [part.strip() for part in asked.decode("latin-1").split(",")]
+def _readable(accepted: bytes) -> bytes:
+    parts = [part.strip() for part in accepted.decode("latin-1").split(",")]
     readable = [part for part in parts if part.split(";")[0].strip().lower() in READABLE_ENCODINGS]
     return ", ".join(readable or ["identity"]).encode("latin-1")
 
@@ -226,10 +226,10 @@ def failure(kind: str, message: str) -> dict[str, object]:
 
 
 async def answer_json(
-    send: "Send", status: int, told: object, headers: Sequence[Header] = (), *, bodiless: bool = False
+    send: "Send", status: int, content: object, headers: Sequence[Header] = (), *, bodiless: bool = False
 ) -> None:
     """Send an answer of our own. bodiless: the answer to HEAD, with the same headers as for GET"""
-    body = json.dumps(told).encode()
+    body = json.dumps(content).encode()
     head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": b"" if bodiless else body})

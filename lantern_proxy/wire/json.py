@@ -162,7 +162,7 @@ def dicts(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-class Remembered:
+class CachedReader:
     """`read`, with small messages cached: clients resend their whole history, and most of it was read before."""
 
     def __init__(self, read: Callable[[bytes], Message]) -> None:

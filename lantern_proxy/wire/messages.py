@@ -13,9 +13,9 @@ from lantern_proxy.wire import sse
 from lantern_proxy.wire.chat import content_text, explicit_ids, inject_into, known_as, tool_names, user_message
 from lantern_proxy.wire.headers import brief, user_id_session
 from lantern_proxy.wire.json import (
+    CachedReader,
     Insert,
     Place,
-    Remembered,
     WireError,
     as_object,
     canonical_json,
@@ -39,12 +39,12 @@ def read(body: bytes) -> Request:
         raise WireError("a messages request without messages")
     continued, user = _continued(top), _user_id(top)
     session = user_id_session(user)  # without one it names a person
-    named = (("user_id", brief(session)),) if session else ()
+    own_ids = (("user_id", brief(session)),) if session else ()
     return Request(
         api="messages", model=text_member(top, "model"),
         messages=(*_system(top), *read_message.all(elements(top["messages"]))),
         tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true",
-        ids=(*named, *explicit_ids(top), *continued), person="" if session else known_as(user), delta=bool(continued),
+        ids=(*own_ids, *explicit_ids(top), *continued), person="" if session else known_as(user), delta=bool(continued),
         signals=frozenset({"compact"} if bytes(top.get("compaction", b"null")) != b"null" else ()),
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ def _system(top: Mapping[str, msgspec.Raw]) -> list[Message]:
     return [message("system", items, bytes(top["system"]))] if items else []
 
 
-@Remembered
+@CachedReader
 def read_message(raw: bytes) -> Message:
     """One element of `messages`, with blocks of any type. WireError if it is not an object."""
     data = element(raw, "a message")
@@ -93,7 +93,7 @@ def _block(role: Role, block: Mapping[str, Any]) -> Item:
         return item(role, "call", canonical_json(block.get("input")), name=str(block.get("name") or kind), ids=ids)
     if kind.endswith("tool_result"):
         ids = [block["tool_use_id"]] if isinstance(block.get("tool_use_id"), str) else []
-        return item("tool", "result", _found(block.get("content")), ids=ids)
+        return item("tool", "result", _result_text(block.get("content")), ids=ids)
     if kind in ("thinking", "redacted_thinking"):
         return item(role, "reasoning", str(block.get("thinking") or ""))
     if kind == "compaction" and content_text(block.get("content")):  # without a text it failed, and replaces nothing
@@ -102,7 +102,7 @@ def _block(role: Role, block: Mapping[str, Any]) -> Item:
     return item(role, "media", media_digest(rest), name=kind or "block")
 
 
-def _found(content: Any) -> str:
+def _result_text(content: Any) -> str:
     """The text of a tool result: a string, text blocks, or JSON (the hits of a web search)."""
     text = content_text(content)
     return text if text or not content else canonical_json(content)
@@ -118,10 +118,10 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
     data = as_object(body)
     if data is None or not isinstance(data.get("content"), list):
         return Answer(messages=(), complete=complete)
-    return Answer(messages=_one(data["content"]), ids=_id_of(data), complete=complete)
+    return Answer(messages=_as_messages(data["content"]), ids=_id_of(data), complete=complete)
 
 
-def _one(blocks: Sequence[Any]) -> tuple[Message, ...]:
+def _as_messages(blocks: Sequence[Any]) -> tuple[Message, ...]:
     """The answer in the form in which clients send it back."""
     return (read_message(encoded({"role": "assistant", "content": blocks})),) if blocks else ()
 
@@ -146,7 +146,7 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             _merge(blocks.setdefault(at, {"type": "text", "text": ""}), event["delta"])
         finished = finished or kind == "message_stop"
     done = [_settle(blocks[index]) for index in sorted(blocks)]
-    return Answer(messages=_one(done), ids=ids, complete=complete and finished)
+    return Answer(messages=_as_messages(done), ids=ids, complete=complete and finished)
 
 
 def _index(event: Mapping[str, Any], otherwise: int) -> int:

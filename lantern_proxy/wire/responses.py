@@ -120,8 +120,8 @@ def _compaction(kind: str, data: Mapping[str, Any]) -> Item:
     )
     sealed = data.get("encrypted_content")
     digest = fingerprint(sealed).hex() if isinstance(sealed, str) and sealed else ""
-    named = fingerprint("compaction", made.text, (made.ids or (digest,))[0])
-    return replace(made, ids=(*made.ids, *([digest] if digest else [])), print=named)
+    identity = fingerprint("compaction", made.text, (made.ids or (digest,))[0])
+    return replace(made, ids=(*made.ids, *([digest] if digest else [])), print=identity)
 
 
 def _call(kind: str, data: Mapping[str, Any]) -> Item:
@@ -152,21 +152,22 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
         raws = [bytes(raw) for raw in elements(top["output"])]
     except (WireError, KeyError):
         return Answer(messages=(), complete=complete)
-    return Answer(messages=_produced(raws), ids=tuple(filter(None, [text_member(top, "id")])), complete=complete)
+    return Answer(messages=_output_messages(raws), ids=tuple(filter(None, [text_member(top, "id")])), complete=complete)
 
 
-def _produced(raws: Sequence[bytes]) -> tuple[Message, ...]:
+def _output_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:
     """The output items, without user messages that /responses/compact repeats."""
     return tuple(m for m in map(read_item, raws) if m.role != "user")
 
 
-def _halves(texts: Mapping[str, str], whole: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _unfinished(texts: Mapping[str, str], whole: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Messages of which only pieces arrived: those that are not among the whole items, by their id or their text."""
-    ids, told = {str(each.get("id")) for each in whole}, [m.text for m in _produced([encoded(each) for each in whole])]
+    ids = {str(each.get("id")) for each in whole}
+    whole_texts = [m.text for m in _output_messages([encoded(each) for each in whole])]
     return [
         {"type": "message", "role": "assistant", "id": id_, "content": text}
         for id_, text in texts.items()
-        if id_ not in ids and not any(text in each for each in told)
+        if id_ not in ids and not any(text in each for each in whole_texts)
     ]
 
 
@@ -193,10 +194,10 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             key = names.setdefault(str(event.get("output_index", id_)), id_)
             sse.add_piece(deltas, key, str(event.get("delta") or ""))
     whole = final or done
-    halves = [] if ending == "response.completed" else _halves(sse.joined(deltas), whole)
+    halves = [] if ending == "response.completed" else _unfinished(sse.joined(deltas), whole)
     raws = [encoded(each) for each in (*whole, *halves)]
     finished = ending in ("response.completed", "response.incomplete")
-    return Answer(messages=_produced(raws), ids=tuple(ids), complete=complete and finished)
+    return Answer(messages=_output_messages(raws), ids=tuple(ids), complete=complete and finished)
 
 
 # --- blocks --------------------------------------------------------------------------------------------------------
