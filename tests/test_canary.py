@@ -13,7 +13,7 @@ from sqlite_utils import utils
 from test_archive import MINE, OTHER, block, filed, passage, passed_over, record
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, ForgetRule, PruneRule, words
+from lantern_proxy.archive import Archive, ForgetRule, PruneRule, full_text
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.transfer import import_rows
 from lantern_proxy.config import PrivacyConfig
@@ -219,7 +219,7 @@ def _whole(archive: Archive) -> None:
     archive.newest_passage()
     archive.check()
     archive.rebuild_fts()
-    words.analyse(archive, lambda passage: replace(passage, tags=("anew",)))
+    full_text.analyse(archive, lambda passage: replace(passage, tags=("anew",)))
     archive.oldest_share(0.5)
 
 

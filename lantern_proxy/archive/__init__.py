@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive import check, words
+from lantern_proxy.archive import check, full_text
 from lantern_proxy.archive import vectors as archive_vectors
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.errors import ArchiveError
@@ -106,7 +106,7 @@ class Archive:
             with self._connections.reading() as db:
                 self._secret = secret_of(db, self.path)
             if not read_only:
-                words.complete(self._connections)
+                full_text.complete(self._connections)
         except BaseException:
             self._connections.close()
             raise
@@ -141,7 +141,7 @@ class Archive:
     def is_reindexing(self) -> bool:
         """Is the full-text index being rebuilt, or was a rebuild interrupted?"""
         with self._connections.reading() as db:
-            return words.is_rebuilding(db)
+            return full_text.is_rebuilding(db)
 
     @property
     def stamp(self) -> str:
@@ -384,11 +384,11 @@ class Archive:
 
         After an interruption, the next call continues. advance: called with the number of passages indexed
         """
-        words.rebuild(self._connections, advance)
+        full_text.rebuild(self._connections, advance)
 
     def complete_fts(self, advance: Advance = lambda _: None) -> None:
         """Continue an interrupted rebuild_fts(), if there is one. advance: called with the number of passages"""
-        words.continue_rebuild(self._connections, advance)
+        full_text.continue_rebuild(self._connections, advance)
 
     def check(self) -> list[Finding]:
         """All health checks of the archive. Reads the whole file: seconds for a large one."""

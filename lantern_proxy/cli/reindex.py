@@ -6,8 +6,8 @@ import click
 
 from lantern_proxy import chunk, embed
 from lantern_proxy.archive import Archive
+from lantern_proxy.archive.full_text import analyse
 from lantern_proxy.archive.snapshots import drop_snapshots
-from lantern_proxy.archive.words import analyse
 from lantern_proxy.cli.render import counting
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, ModelError
