@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from lantern_proxy.analyze import fences, folded, sentences, terms
 from lantern_proxy.analyze.specific import specifics
-from lantern_proxy.analyze.spoken import is_worded, parts
+from lantern_proxy.analyze.spoken import has_words, parts
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.turn import CLIENT, Filed, Item, Message, Passage, without_reminders
 from lantern_proxy.turn_blocks import strip_block
@@ -68,7 +68,7 @@ def _speakers(message: Message) -> list[tuple[Item, str, str]]:
     for item, speaker, text in read:
         spans = parts(text) if item.kind == "text" else ()
         split += [(item, voice, text[start:end]) for start, end, voice in spans] or [(item, speaker, text)]
-    others = {speaker for _, speaker, text in split if is_worded(text)}
+    others = {speaker for _, speaker, text in split if has_words(text)}
     return read if others == {CLIENT} else split
 
 

@@ -26,7 +26,7 @@ from lantern_proxy.embed_adapter import ADAPTED, adapter_of, has_adapter
 
 if TYPE_CHECKING:
     from lantern_proxy.embed_model import Compiled, Projection, Vectors
-    from lantern_proxy.signals.late import Asked, Tokens
+    from lantern_proxy.signals.late import QuestionTokens, Tokens
 
 __all__ = ["Embedder", "ModelError", "available", "export", "folder_of"]
 
@@ -116,7 +116,7 @@ class Embedder(Served["Compiled"]):
         """The vectors of embed(), and from the same run each text's token vectors; no tokens without a projection."""
         return self._ready().passages(texts, self.late)
 
-    def embed_question(self, text: str) -> "tuple[Vectors, Asked | None]":
+    def embed_question(self, text: str) -> "tuple[Vectors, QuestionTokens | None]":
         """(dim,) float32 of length 1, and the question word by word; None without a projection."""
         model = self._ready()
         clean, encoding, hidden = model.run(text)

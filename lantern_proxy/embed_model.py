@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lantern_proxy import compiled
-from lantern_proxy.signals.late import DIM, Asked, Tokens, pack
+from lantern_proxy.signals.late import DIM, QuestionTokens, Tokens, pack
 
 Vectors = npt.NDArray[np.float32]
 
@@ -38,11 +38,11 @@ class Projection:
         """The token vectors to store: (tokens kept, 128) int8. ids: (t,); hidden: (t, dim)"""
         return pack(self._small(hidden[self._kept(ids)]))
 
-    def question(self, text: str, encoding: Any, hidden: Vectors) -> Asked:
+    def question(self, text: str, encoding: Any, hidden: Vectors) -> QuestionTokens:
         """Every significant word, with its vectors. encoding: of `tokenizers`"""
         kept = self._kept(encoding.ids)
         words = tuple(_word(text, encoding, token) for token in kept)
-        return Asked(self._small(hidden[kept]), words)
+        return QuestionTokens(self._small(hidden[kept]), words)
 
     def _kept(self, ids: Sequence[int]) -> list[int]:
         return [n for n, id_ in enumerate(ids) if id_ not in self.dropped]

@@ -284,7 +284,7 @@ static void put_pairs(output *o, const run *r) {
 
 static void expand(output *o, const run *r);
 
-/* A run with signs of scripts without spaces: _of_scripts() of analyze/__init__.py. */
+/* A run with signs of scripts without spaces: _expand_by_script() of analyze/__init__.py. */
 static void put_scripts(output *o, const run *r) {
     const uint8_t *kind = o->unicode->kind;
     uint8_t word[MAX_FOLDED];
@@ -335,7 +335,7 @@ static void put_whole_and_parts(output *o, const run *r) {
     for (size_t i = 0; i < n_parts; i++) put(o, parts[i].bytes, parts[i].n);
 }
 
-/* A word with apostrophes: of_apostrophe() of analyze/letters.py. */
+/* A word with apostrophes: without_apostrophe() of analyze/letters.py. */
 static void put_joined(output *o, const run *r) {
     piece word;
     size_t quote = 0, first = 0, last = r->n;

@@ -124,7 +124,7 @@ static const uint8_t *behind_item(const output *o, const uint8_t *p, int *number
     return p > from && p < o->end && *p == '.' ? p + 1 : NULL;
 }
 
-/* _goes_on: is the full stop before `stop` none of a sentence that begins at `from`? behind: where the next word is */
+/* _continues: is the full stop before `stop` none of a sentence that begins at `from`? behind: where the next word is */
 static int goes_on(const output *o, const uint8_t *from, const uint8_t *stop, const uint8_t *behind) {
     static const char *const always[] = {"e.g.", "i.e.", "etc.", "vs.",  "Mr.",   "Mrs.", "Ms.",  "Dr.", "Prof.",
                                          "St.",  "No.",  "Fig.", "approx.", "cf.", "bzw.", "ggf.", "evtl.", "inkl.",

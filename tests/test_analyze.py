@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lantern_proxy.analyze import informative, key, query_terms, sentences, terms, terms_in_python
-from lantern_proxy.analyze.code import code_among, is_code
+from lantern_proxy.analyze.code import is_code, which_are_code
 from lantern_proxy.analyze.facts import Stems
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.analyze.standing import is_preference, is_rule
@@ -305,9 +305,9 @@ def test_prose_and_settings_are_no_code(text):
 def test_what_a_program_holds_between_its_lines_belongs_to_it():
     program = ["def connect(path):", "db.connect(path, limit=3)", '"port"', "The port must be free before that."]
     said = [*program, *["And this is what I would like to have instead of it, please."] * 3]
-    assert code_among(program, Stems(()).facts(program)) == [True, True, True, False]
-    assert code_among(said, Stems(()).facts(said))[2] is False
-    assert code_among([], []) == []
+    assert which_are_code(program, Stems(()).facts(program)) == [True, True, True, False]
+    assert which_are_code(said, Stems(()).facts(said))[2] is False
+    assert which_are_code([], []) == []
 
 
 @pytest.mark.parametrize(("text", "code"), [
@@ -317,7 +317,7 @@ def test_what_a_program_holds_between_its_lines_belongs_to_it():
 ])  # fmt: skip
 def test_a_tag_around_a_text_makes_no_program_of_its_first_sentence(text, code):
     lines = [text, "It cools for two days.</result>"]
-    assert code_among(lines, Stems(()).facts(lines))[0] is code
+    assert which_are_code(lines, Stems(()).facts(lines))[0] is code
 
 
 def test_a_preference_is_the_speakers_own():

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lantern_proxy.analyze import (
     _CAPITALS,
-    _ENDS,
+    _SENTENCE_ENDS,
     _UNCASED,
-    _goes_on,
+    _continues,
     fences,
     sentences,
     standing,
@@ -22,7 +22,7 @@ from lantern_proxy.analyze.facts import Stems
 from lantern_proxy.restore import parsed_statement
 from lantern_proxy.restore.lines import _MANY_ROWS, _rows, _template
 from lantern_proxy.signals import dates as signals_dates
-from lantern_proxy.signals.form import TRAITS, form_of, traits
+from lantern_proxy.signals.form import TEXT_FEATURES, form_of, text_features
 from lantern_proxy.signals.words import count
 
 FIRST = re.compile(r"\b(?:i|my|me|mine|we|our|us|myself)\b", re.I)
@@ -36,8 +36,8 @@ TIME = re.compile(
     re.I,
 )
 BORDER = re.compile(
-    rf"(?<=[.!?\u2026{_ENDS}])[\"')\]*_]{{0,3}}\s+(?=[\"'(\[*_`]{{0,3}}[{_CAPITALS}{_UNCASED}0-9`/~$#@-])"
-    rf"|(?<=[\u3002\uff01\uff1f])|(?<=[!?{_ENDS}])\s+|\n\s*"
+    rf"(?<=[.!?\u2026{_SENTENCE_ENDS}])[\"')\]*_]{{0,3}}\s+(?=[\"'(\[*_`]{{0,3}}[{_CAPITALS}{_UNCASED}0-9`/~$#@-])"
+    rf"|(?<=[\u3002\uff01\uff1f])|(?<=[!?{_SENTENCE_ENDS}])\s+|\n\s*"
 )
 PIECES = [
     *("I", "I'm", "my", "ME", "We", "you", "You\u2019re", "yours", "yesterday", "last", "this", "week", "morning"),
@@ -66,14 +66,14 @@ def test_rules_and_preferences_are_found_where_their_patterns_find_them(texts):
         for is_one, pattern in ((standing.is_rule, standing._RULE), (standing.is_preference, standing._PREFERENCE)):
             assert is_one(text) == bool(pattern.search(text)), text
             found += is_one(text)
-            assert standing.may_lay_down(f"It is so. {text}") or not is_one(text)
+            assert standing.may_be_instruction(f"It is so. {text}") or not is_one(text)
     assert found > 500
 
 
 def test_words_of_person_and_time_are_counted_as_their_patterns_find_them(texts):
     timed = 0
     for text in texts:
-        found = dict(zip(TRAITS, traits(text), strict=True))
+        found = dict(zip(TEXT_FEATURES, text_features(text), strict=True))
         words = len(re.findall(r"[^\W\d_]+(?:['\u2019][a-z]+)?", text)) + 1
         times = len(TIME.findall(text))
         assert found["first_person"] == len(FIRST.findall(text)) / words, text
@@ -96,7 +96,7 @@ def plain_sentences(text: str) -> list[tuple[int, int]]:
         at = start
         for border in () if fenced else BORDER.finditer(text, start, end):
             between, stop = border.group(), border.start()
-            if between and "\n" not in between and _goes_on(text, at, stop, border.end()):
+            if between and "\n" not in between and _continues(text, at, stop, border.end()):
                 continue
             spans.append((at, stop + len(between.rstrip())))
             at = border.end()

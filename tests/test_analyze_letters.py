@@ -8,7 +8,7 @@ import pytest
 
 from lantern_proxy.analyze import terms, terms_in_python
 from lantern_proxy.analyze.facts import Stems
-from lantern_proxy.analyze.letters import BEGINNINGS, ENDINGS, FOLDS, LEAST_LEFT, MARKS, MOST_ENDING, light
+from lantern_proxy.analyze.letters import FOLDS, MARKS, MAX_SUFFIX_CHARS, MIN_STEM_CHARS, PREFIXES, SUFFIXES, light_stem
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_signs_that_are_no_letters_alone_are_no_term():
 
 
 def test_endings_are_as_long_as_they_are_looked_for_and_written_as_words_are():
-    assert max(map(len, ENDINGS)) <= MOST_ENDING
-    assert max(map(len, BEGINNINGS)) <= LEAST_LEFT
-    assert all(ending.translate(FOLDS) == ending for ending in ENDINGS | BEGINNINGS)
-    assert all(len(light(letter * 2 + "".join(ENDINGS))) >= LEAST_LEFT for letter in "баΩ")
+    assert max(map(len, SUFFIXES)) <= MAX_SUFFIX_CHARS
+    assert max(map(len, PREFIXES)) <= MIN_STEM_CHARS
+    assert all(ending.translate(FOLDS) == ending for ending in SUFFIXES | PREFIXES)
+    assert all(len(light_stem(letter * 2 + "".join(SUFFIXES))) >= MIN_STEM_CHARS for letter in "баΩ")
 
 
 def test_marks_begin_no_word():

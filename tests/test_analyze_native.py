@@ -11,13 +11,13 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy.analyze import apart, sentences, sentences_in_python, terms, terms_in_python
 from lantern_proxy.analyze import native as analyze_native
+from lantern_proxy.analyze import sentences, sentences_in_python, separate_scripts, terms, terms_in_python
 from lantern_proxy.analyze.facts import COMMON, Stems
 from lantern_proxy.analyze.specific import native_words, specifics, specifics_in_python
 from lantern_proxy.signals.words import count, count_in_python
 
-native = pytest.mark.skipif(not analyze_native.SERVES, reason="the C analyser is not there, or PyStemmer is another")
+native = pytest.mark.skipif(not analyze_native.AVAILABLE, reason="the C analyser is not there, or PyStemmer is another")
 
 PIECES = [
     *("parse_config", "parseConfig", "HTTPServer", "src/net/backoff.py", "v2.14.3", "127.0.0.1:8484", "ERR-2047"),
@@ -141,8 +141,8 @@ def test_c_gets_of_every_code_point_what_this_python_says_of_it():
         lib.ANALYZE_DIGIT: str.isdecimal,
         lib.ANALYZE_WIDE: lambda c: any(first <= ord(c) <= last for first, last in analyze_native._WIDE),
     }
-    n = analyze_native._KNOWN
-    tables = analyze_native.unicode(n)
+    n = analyze_native._CODE_POINTS
+    tables = analyze_native.unicode_tables(n)
     kinds = bytes(analyze_native.ffi.buffer(tables.kind, n))
     lower = dict(zip(tables.upper[0 : tables.n_upper], tables.lower[0 : tables.n_upper], strict=True))
     for point, kind in enumerate(kinds):
@@ -172,7 +172,7 @@ def test_c_gives_the_specific_terms_of_the_reference_on_a_thousand_texts(seed):
     chance, words, served = random.Random(seed), native_words(), 0
     for _ in range(1_000):
         text = specific_text_of(chance)
-        found = analyze_native.specifics(apart(text), words)
+        found = analyze_native.specifics(separate_scripts(text), words)
         served += found is not None
         assert found is None or found == specifics_in_python(text), text
     assert served > 900
@@ -275,10 +275,10 @@ print(terms_of_parts(["two ports", "one gate"]))
     assert found.stdout == "[['two', 'port'], ['one', 'gate']]\n", found.stderr
 
 
-@pytest.mark.skipif(not analyze_native.SERVES, reason="only C has tables")
+@pytest.mark.skipif(not analyze_native.AVAILABLE, reason="only C has tables")
 def test_tables_that_two_threads_make_at_once_are_both_kept():
     """One of them stays in the cache. It once pointed into memory that was freed with the other's arrival."""
-    one, other = (analyze_native.unicode.__wrapped__(0x80) for _ in range(2))
+    one, other = (analyze_native.unicode_tables.__wrapped__(0x80) for _ in range(2))
     # others: they take what is free
     others = [analyze_native.ffi.new("char[]", b"\xff" * n) for n in range(0x60, 0xC0) for _ in range(20)]
     assert bytes(analyze_native.ffi.buffer(one.kind, 0x80)) == bytes(analyze_native.ffi.buffer(other.kind, 0x80))

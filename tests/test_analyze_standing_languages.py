@@ -4,7 +4,7 @@
 
 import pytest
 
-from lantern_proxy.analyze.standing import is_rule, may_lay_down
+from lantern_proxy.analyze.standing import is_rule, may_be_instruction
 
 RULES = """
 Antworte immer auf Deutsch und ohne Aufzählungen.
@@ -90,7 +90,7 @@ The statt of the art, in English.
 @pytest.mark.parametrize("text", RULES)
 def test_orders_for_all_that_follows_are_rules(text):
     assert is_rule(text)
-    assert may_lay_down(f"Gut. {text} Danke!")
+    assert may_be_instruction(f"Gut. {text} Danke!")
 
 
 @pytest.mark.parametrize("text", TOLD)

@@ -56,7 +56,7 @@ def filled(documents: list[list[str]], kernel: str | None = None) -> Index:
     return index
 
 
-@pytest.mark.skipif(not analyze_native.SERVES, reason="only C counts, and only what it reads itself")
+@pytest.mark.skipif(not analyze_native.AVAILABLE, reason="only C counts, and only what it reads itself")
 def test_what_is_known_of_words_counts_in_the_size():
     with Index() as index:
         index.add(1, ["word"])

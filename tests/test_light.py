@@ -18,7 +18,8 @@ from lantern_proxy.cli.main import cli
 from lantern_proxy.compiled import MINILM
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import EmbedConfig, load
-from lantern_proxy.rerank.light import LEARNED, LightError, grow, save
+from lantern_proxy.rerank.light import SHIPPED_FEATURE, LightError, save
+from lantern_proxy.rerank.light import train as train_light
 from lantern_proxy.rerank.train import Stopped
 from lantern_proxy.restore.features import FEATURES, LEXICAL
 from lantern_proxy.restore.light import KNOWN, POOL, SHIPPED, Light, open_light
@@ -78,7 +79,7 @@ def test_the_command_trains_tells_the_gain_on_unseen_conversations_and_writes_a_
     assert row["helps"]
     model = open_light(str(out))
     assert model is not None
-    assert set(model.models[0].features) == {*LEXICAL, LEARNED}
+    assert set(model.models[0].features) == {*LEXICAL, SHIPPED_FEATURE}
 
 
 def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(data, settings):
@@ -133,8 +134,8 @@ def test_what_the_shipped_model_says_is_what_a_trained_one_starts_from(data, set
         part = light.collect(Default(resources), first, lambda _: None)
     (shipped,) = (each for each in open_light(SHIPPED).models if set(each.features) == set(LEXICAL))
     own = part.table[:, [part.features.index(name) for name in shipped.features]]
-    assert part.table[:, part.features.index(LEARNED)] == pytest.approx(shipped.scores(own))
-    nothing = grow(part.features, part.table, np.zeros_like(part.gold), part.groups, rounds=1)
+    assert part.table[:, part.features.index(SHIPPED_FEATURE)] == pytest.approx(shipped.scores(own))
+    nothing = train_light(part.features, part.table, np.zeros_like(part.gold), part.groups, rounds=1)
     assert (nothing.network.scores(part.table)).argsort().tolist() == shipped.scores(own).argsort().tolist()
 
 
@@ -150,7 +151,7 @@ def test_a_model_that_does_without_the_shipped_one_is_served_as_it_was(data, set
             save(light.grow(each), tmp_path / "model.npz", {})
             archived.light = open_light(str(tmp_path / "model.npz"))
             found.append(archived.score(question))
-    assert LEARNED not in alone[0].features
+    assert SHIPPED_FEATURE not in alone[0].features
     assert sorted(found[0]) == pytest.approx(sorted(found[1]))
 
 

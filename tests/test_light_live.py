@@ -21,7 +21,7 @@ from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.rerank.light import save
-from lantern_proxy.rerank.match import Matching
+from lantern_proxy.rerank.match import MatchModel
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.light import KNOWN, open_light
 from lantern_proxy.restore.restorer import Restorer
@@ -202,7 +202,7 @@ def matching(folder: Path, weight: float) -> str:
     """An evidence reranker that corrects the ranking by `weight` times how alike the words are."""
     import torch
 
-    made = Matching(sources(MINILM)[0][0], 1, 64)
+    made = MatchModel(sources(MINILM)[0][0], 1, 64)
     with torch.no_grad():
         made.model.head.weight[0, -2:] = weight
     made.save_pretrained(str(folder))

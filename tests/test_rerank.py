@@ -12,7 +12,17 @@ from lantern_proxy.compiled import ModelError, available
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.rerank.evidence import PROTECTED, EvidenceReranker, Memory, corrections, pairs, reorder
 from lantern_proxy.rerank.match import PRIOR
-from lantern_proxy.rerank.train import ARMS, Example, Settings, Stopped, destroyed, evaluate, scorer, taught, train
+from lantern_proxy.rerank.train import (
+    ARMS,
+    Example,
+    Settings,
+    Stopped,
+    ablated,
+    evaluate,
+    scorer,
+    train,
+    with_teacher_scores,
+)
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 dense = pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
@@ -88,7 +98,7 @@ def test_a_trained_reranker_reads_and_loses_its_gain_when_the_text_is_taken_away
     asked = examples(16, size=4, seed=9)
     mrr = {}
     for arm in ARMS:
-        outcome = evaluate(destroyed(asked, arm, seed=3), [1] * len(asked), scorer(trained))
+        outcome = evaluate(ablated(asked, arm, seed=3), [1] * len(asked), scorer(trained))
         mrr[arm] = np.mean(outcome.mrr[1])
         assert outcome.recall_at_10[0] == outcome.recall_at_10[1]
     assert mrr["full"] > np.mean(outcome.mrr[0]) + 0.2
@@ -117,9 +127,9 @@ def test_a_trained_reranker_is_served_from_its_folder_in_the_same_order(trained:
 
 @dense
 def test_before_the_first_step_a_new_head_leaves_the_order_of_the_first_stage() -> None:
-    from lantern_proxy.rerank.match import Matching
+    from lantern_proxy.rerank.match import MatchModel
 
-    base = Matching(sources(MINILM)[0][0], 3, 256)
+    base = MatchModel(sources(MINILM)[0][0], 3, 256)
     asked = [replace(each, first=tuple(float(-n) for n in range(len(each.memories)))) for each in examples(4)]
     outcome = evaluate(asked, [1] * len(asked), scorer(base), PRIOR)
     assert outcome.mrr[0] == outcome.mrr[1]
@@ -159,10 +169,10 @@ def test_a_teacher_is_a_cross_encoder_and_scores_the_pairs_that_are_learned_from
 
     base, told = sources(MINILM)[0][0], []
     with pytest.raises(ValueError, match="scores no pairs"):
-        taught(examples(2), base, lambda done, steps: None)
+        with_teacher_scores(examples(2), base, lambda done, steps: None)
     teacher = CrossEncoder(base, num_labels=1, device="cpu", local_files_only=True)
     teacher.save_pretrained(str(tmp_path))
-    asked = taught(examples(3), str(tmp_path), lambda done, steps: told.append((done, steps)))
+    asked = with_teacher_scores(examples(3), str(tmp_path), lambda done, steps: told.append((done, steps)))
     for each in asked:
         assert each.teacher == pytest.approx(scorer(teacher)(each.question, each.max_pos, each.memories), abs=1e-5)
     assert told == [(1, 3), (2, 3), (3, 3)]
@@ -182,7 +192,7 @@ def test_questions_without_gold_cannot_be_learnt_from() -> None:
 @pytest.mark.parametrize("arm", ARMS)
 def test_an_arm_takes_away_what_it_says_and_leaves_order_and_gold(arm: str) -> None:
     before = examples(5)
-    after = destroyed(before, arm, seed=1)  # type: ignore[arg-type]
+    after = ablated(before, arm, seed=1)  # type: ignore[arg-type]
     for old, new in zip(before, after, strict=True):
         assert new.gold == old.gold
         assert [m.position for m in new.memories] == [m.position for m in old.memories]

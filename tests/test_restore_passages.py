@@ -154,9 +154,9 @@ def test_a_warm_restorer_has_made_all_that_is_looked_at_of_passages_before_the_f
     archive, monkeypatch, light
 ):
     write(archive, 0, 20)
-    made, pieces, traits = [], Table.pieces, passages.traits
+    made, pieces, text_features = [], Table.pieces, passages.text_features
     monkeypatch.setattr(Table, "pieces", lambda table, text: (made.append("pieces"), pieces(table, text))[1])
-    monkeypatch.setattr(passages, "traits", lambda *of: (made.append("traits"), traits(*of))[1])
+    monkeypatch.setattr(passages, "text_features", lambda *of: (made.append("traits"), text_features(*of))[1])
     restorer = restorer_of(archive, light)
     restorer.warm("t", "", "s", wait=True)
     # of each its words; for the reranker those of what it asks and of what it tells as well, and its traits

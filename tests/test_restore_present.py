@@ -113,7 +113,7 @@ def test_a_text_that_is_read_in_pieces_holds_what_it_holds_as_a_whole(text, time
 @pytest.mark.parametrize("native", [True, False], ids=["c", "python"])
 def test_what_stands_within_words_again_and_again_is_looked_for_no_longer(native, monkeypatch):
     looked_at = []
-    joins = held._joins
-    monkeypatch.setattr(held, "_joins", lambda data, at: looked_at.append(at) or joins(data, at))
+    joins = held._is_within_word
+    monkeypatch.setattr(held, "_is_within_word", lambda data, at: looked_at.append(at) or joins(data, at))
     assert Held("\u0e01" * 50_000, native=native).holds(["\u0e01" * 9]) == [False]
     assert len(looked_at) < 5_000

@@ -21,7 +21,7 @@ from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.question import parse_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, keep
-from lantern_proxy.signals.late import DIM, Asked
+from lantern_proxy.signals.late import DIM, QuestionTokens
 from lantern_proxy.turn import Passage
 
 native = pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")
@@ -308,7 +308,7 @@ def test_token_vectors_that_cannot_be_read_are_told_of(archive):
     ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
     dense = Dense(archive, Embedder(), wanted=True)
     archive.close()
-    assert dense.compare_words(scope, Asked(np.eye(1, DIM, dtype=np.float32), ("gadget3",)), [3], ask) is None
+    assert dense.compare_words(scope, QuestionTokens(np.eye(1, DIM, dtype=np.float32), ("gadget3",)), [3], ask) is None
     assert ask.degraded == ["late:failed"]
     dense.close()
 

@@ -13,7 +13,7 @@ from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.supplements import Supplements
-from lantern_proxy.signals import named
+from lantern_proxy.signals import has_speaker_names
 from lantern_proxy.turn import canonical
 
 THINGS = "kettle lamp sofa garden fence ladder bucket window curtain carpet shelf drawer mirror candle basket".split()  # noqa: SIM905
@@ -225,9 +225,9 @@ def test_what_has_little_to_do_with_the_question_is_left_out(block_of):
 
 def test_a_heading_is_no_name_of_a_speaker():
     users = ["user"] * 8
-    assert not named(["hotel", *[""] * 7], users)
-    assert named(["ana", "ben", "ana", "", "", "", "", ""], users)
-    assert not named(["", ""], ["assistant", "user"])
+    assert not has_speaker_names(["hotel", *[""] * 7], users)
+    assert has_speaker_names(["ana", "ben", "ana", "", "", "", "", ""], users)
+    assert not has_speaker_names(["", ""], ["assistant", "user"])
 
 
 def test_a_heading_does_not_stand_in_front_of_what_is_asked(block_of):

@@ -13,10 +13,18 @@ from lantern_proxy.rerank import light as rerank_light
 from lantern_proxy.rerank import network as rerank_network
 from lantern_proxy.rerank.light import LightError, Model, Trees
 from lantern_proxy.rerank.network import Network
-from lantern_proxy.signals import keywords, said_by, speaker_name
+from lantern_proxy.signals import keywords, speaker_name, speaker_scores
 from lantern_proxy.signals import late as signals_late
 from lantern_proxy.signals.dates import closeness, spans
-from lantern_proxy.signals.form import ASKED, TRAITS, asked, asks_and_tells, fits, form_of, traits
+from lantern_proxy.signals.form import (
+    QUESTION_FEATURES,
+    TEXT_FEATURES,
+    form_of,
+    form_scores,
+    question_features,
+    questions_and_statements,
+    text_features,
+)
 from lantern_proxy.signals.late import DIM, best_matches, in_context, maxsim, pack
 
 MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
@@ -80,10 +88,10 @@ def test_the_same_day_is_closest_then_a_wider_span_then_a_day_near_it():
 def test_a_question_that_names_a_speaker_is_about_that_one():
     roles = ["user", "user", "assistant"]
     names = ["carolin", "melani", ""]
-    assert said_by(roles, names, {"melani", "paint"}, "user").tolist() == [0, 1, 0]
-    assert said_by(roles, names, {"paint"}, "user").tolist() == [1, 1, 0]
-    assert said_by(roles, names, {"paint"}, "assistant").tolist() == [0, 0, 1]
-    assert said_by(roles, names, {"paint"}, "").tolist() == [0, 0, 0]
+    assert speaker_scores(roles, names, {"melani", "paint"}, "user").tolist() == [0, 1, 0]
+    assert speaker_scores(roles, names, {"paint"}, "user").tolist() == [1, 1, 0]
+    assert speaker_scores(roles, names, {"paint"}, "assistant").tolist() == [0, 0, 1]
+    assert speaker_scores(roles, names, {"paint"}, "").tolist() == [0, 0, 0]
 
 
 def test_the_name_in_front_of_a_text_is_the_speaker():
@@ -97,13 +105,15 @@ def test_keywords_are_the_share_of_the_question_among_tags():
 
 
 def test_forms_have_one_number_for_each_name_and_see_what_they_say():
-    assert len(traits("")) == len(TRAITS)
-    statement = dict(zip(TRAITS, traits("I moved to Porto last week with two cats."), strict=True))
-    question = dict(zip(TRAITS, traits("Wow! Where did you move?"), strict=True))
+    assert len(text_features("")) == len(TEXT_FEATURES)
+    statement = dict(zip(TEXT_FEATURES, text_features("I moved to Porto last week with two cats."), strict=True))
+    question = dict(zip(TEXT_FEATURES, text_features("Wow! Where did you move?"), strict=True))
     assert all(statement[name] for name in ("time_words", "numbers", "capitals", "first_person"))
     assert all(question[name] for name in ("ends_asking", "filler"))
     assert not question["numbers"]
-    wants = dict(zip(ASKED, asked("When did Ann move, and how many cats has she?"), strict=True))
+    wants = dict(
+        zip(QUESTION_FEATURES, question_features("When did Ann move, and how many cats has she?"), strict=True)
+    )
     assert [wants[name] for name in ("when", "number", "where")] == [1.0, 1.0, 0.0]
 
 
@@ -113,16 +123,18 @@ def test_who_asks_does_not_answer_and_a_question_about_time_wants_a_time():
     assert (told.asking, asks.asking, both.asking) == (0.0, 1.0, 0.5)
     assert told.dated > 0 == asks.dated
     assert asks.addressed > told.addressed == 0
-    when, where = (fits(text, [told, asks], answers=None) for text in ("When did Ann move?", "Where did Ann move?"))
+    when, where = (
+        form_scores(text, [told, asks], answers=None) for text in ("When did Ann move?", "Where did Ann move?")
+    )
     assert when[0] > where[0] > where[1] == when[1]
-    assert fits("Where did Ann move?", [asks], answers=[False])[0] < where[1]
+    assert form_scores("Where did Ann move?", [asks], answers=[False])[0] < where[1]
 
 
 def test_who_speaks_of_themselves_tells_and_so_does_who_answers():
     said = ("I moved to Porto with my cat.", "Porto has a harbour and a cat cafe.")
     own, other = (form_of(text, "user") for text in said)
     assert own.own > other.own == 0
-    told = fits("Where is the cat?", [own, other, other], answers=[False, True, False])
+    told = form_scores("Where is the cat?", [own, other, other], answers=[False, True, False])
     assert told[2] < min(told[:2])
     assert form_of("So it is. Is it?\n", "user").ends_asking
     assert not form_of("Is it? So it is.", "user").ends_asking
@@ -131,9 +143,9 @@ def test_who_speaks_of_themselves_tells_and_so_does_who_answers():
 def test_what_the_user_laid_down_holds_for_what_an_assistant_is_asked_but_not_among_people():
     said = ("Always run the linter first.", "We prefer tabs.", "The linter is slow.")
     rule, preference, plain = (form_of(text, "user") for text in said)
-    rated = fits("How do I send my change?", [rule, preference, plain], answers=None)
+    rated = form_scores("How do I send my change?", [rule, preference, plain], answers=None)
     assert rated[0] > rated[1] > rated[2]
-    is_group_chat = fits("How do I send my change?", [rule, plain], answers=[False, False])
+    is_group_chat = form_scores("How do I send my change?", [rule, plain], answers=[False, False])
     assert is_group_chat[0] == is_group_chat[1]
     assert form_of("Always run the linter first.", "assistant").standing == 0
     assert form_of('```json\n{"semi": "always"}\n```', "user").standing == 0
@@ -168,7 +180,7 @@ def test_all_kernels_of_late_interaction_agree_bit_for_bit(kernel, words):
 def test_passages_are_compared_a_few_at_a_time_with_the_same_result(monkeypatch, at_once):
     question, told = units(5, 1), [pack(units(n, 10 + n)) for n in (0, 1, 7, 0, 30, 8, 9, 1, 0)]
     whole = best_matches(question, told, kernel="numpy")
-    monkeypatch.setattr(signals_late, "AT_ONCE", at_once)
+    monkeypatch.setattr(signals_late, "TOKENS_PER_BATCH", at_once)
     assert best_matches(question, told, kernel="numpy").tolist() == whole.tolist()
     assert (whole != 0).any(axis=0).tolist() == [len(tokens) > 0 for tokens in told]
 
@@ -201,7 +213,7 @@ def learned(rounds: int = 20) -> tuple[Model, np.ndarray, np.ndarray]:
     gold = np.zeros(len(table), bool)
     for start in range(0, len(table), 40):
         gold[start + np.argmax(table[start : start + 40, :2].sum(axis=1))] = True
-    return rerank_light.grow(("a", "b", "noise"), table, gold, [40] * 60, rounds=rounds), table, gold
+    return rerank_light.train(("a", "b", "noise"), table, gold, [40] * 60, rounds=rounds), table, gold
 
 
 def forest(leaves: int, trees: int = 40, columns: int = 5) -> Trees:
@@ -216,7 +228,7 @@ def forest(leaves: int, trees: int = 40, columns: int = 5) -> Trees:
         below = {"left_child": grown(cut), "right_child": grown(most - cut)}
         return {"split_feature": int(pick.integers(columns)), "threshold": threshold} | below
 
-    return rerank_light._flat(tuple("abcde"), [grown(leaves) for _ in range(trees)], 1 / 3)
+    return rerank_light._flattened_trees(tuple("abcde"), [grown(leaves) for _ in range(trees)], 1 / 3)
 
 
 def flat_network(features: int) -> Network:
@@ -246,7 +258,7 @@ def test_trees_in_numpy_score_as_lightgbm_does():
         30,
     )
     roots = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
-    ours = rerank_light._flat(("a", "b", "c", "d"), roots, 1.0).scores_in_numpy(table)
+    ours = rerank_light._flattened_trees(("a", "b", "c", "d"), roots, 1.0).scores_in_numpy(table)
     assert np.abs(ours - booster.predict(table)).max() < 1e-9
 
 
@@ -372,4 +384,4 @@ def test_a_feature_far_out_of_what_was_seen_does_not_drown_the_others():
     ],
 )
 def test_what_a_passage_asks_and_what_it_tells_are_told_apart_without_the_name_before(text, asks, tells):
-    assert asks_and_tells(text) == (asks, tells)
+    assert questions_and_statements(text) == (asks, tells)

@@ -44,7 +44,7 @@ def test_what_is_added_after_a_look_is_found_by_the_next_one_however_much_it_is(
         among.add(text[:CHARS])
         if len(among) % 500 == 1:
             assert starts.within(f"({text})", among) == [(1, text[:CHARS])]
-    assert starts.room < 0
+    assert starts.capacity < 0
     joined = " ".join(texts)
     assert starts.within(joined, among) == [(joined.index(text), text[:CHARS]) for text in texts]
 

@@ -24,7 +24,7 @@ from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import gather
 from lantern_proxy.signals.late import DIM as LATE_DIM
 from lantern_proxy.signals.late import best_matches, kernels
-from lantern_proxy.signals.word_similarity import DIM, SCALE, Lists, Table, words
+from lantern_proxy.signals.word_similarity import DIM, SCALE, PieceLists, Table, words
 from lantern_proxy.turn import Passage
 
 PIECES = ["play", "##ing", "##s", "playing", "chess", "ches", "##board"]
@@ -43,12 +43,12 @@ def packed(pieces: np.ndarray) -> bytes:
     return pieces.astype(np.uint16).tobytes()
 
 
-def listed(passages: list[bytes]) -> Lists:
+def listed(passages: list[bytes]) -> PieceLists:
     """The same, one after another in an array that begins and ends with another text's."""
     other = array("H", [0])
     counts = np.array([len(each) // other.itemsize for each in passages], np.uint32)
     starts = np.cumsum(counts, dtype=np.uint32) - counts + np.uint32(1)
-    return Lists(array("H", other.tobytes() + b"".join(passages) + other.tobytes()), starts, counts)
+    return PieceLists(array("H", other.tobytes() + b"".join(passages) + other.tobytes()), starts, counts)
 
 
 def named(found: bytes) -> list[str]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from lantern_proxy.analyze import native
 from lantern_proxy.analyze.languages import function_words, korean_stem
-from lantern_proxy.analyze.letters import MARKS, fold, light, of_apostrophe
+from lantern_proxy.analyze.letters import MARKS, fold, light_stem, without_apostrophe
 
 MAX_TERM_CHARS = 96
 _MAX_PARTS = 12
@@ -28,25 +28,25 @@ _WIDE = re.compile(
 
 _SCRIPTS = re.compile(rf"(?P<wide>{_WIDE.pattern}+)|(?:(?!{_WIDE.pattern}).)+", re.S)
 """Runs in scripts without spaces, and the rest: in "端口是8443" the number is a term of its own."""
-_EDGES = re.compile(rf"\A[^\w{MARKS}]+|[^\w{MARKS}]+\Z")
+_OUTER_SYMBOLS = re.compile(rf"\A[^\w{MARKS}]+|[^\w{MARKS}]+\Z")
 _BORDER = re.compile(rf"(?<={_WIDE.pattern})(?=[A-Za-z0-9$\u20ac\u00a3#/~-])|(?<=[A-Za-z0-9%/])(?={_WIDE.pattern})")
 
-_GRAMMAR = re.compile(
+_GRAMMATICAL = re.compile(
     r"[\u3040-\u309f\u4f55\u8ab0]{1,2}"  # Japanese writes its particles and endings in hiragana
     r"|[的了是吗呢吧啊么在我你他她它们这那个哪什怎为和与就都也还把被请问谁几多少]{1,2}"
 )
 """Grammatical characters, the stop words of scripts without spaces."""
 _KANJI, _HIRAGANA = r"[\u30a0-\u30ff\u3400-\u9fff]", r"[\u3040-\u309f]"
 """The first also includes katakana."""
-_WITHIN = rf"(?![\u306e\u306f\u304c\u3092\u306b\u3078\u3067\u3068\u3082]){_HIRAGANA}"
+_WORD_HIRAGANA = rf"(?![\u306e\u306f\u304c\u3092\u306b\u3078\u3067\u3068\u3082]){_HIRAGANA}"
 """Hiragana that may occur within a word, unlike particles."""
-_ACROSS = re.compile(
-    rf"(?=((?<={_KANJI}){_KANJI}{_HIRAGANA}|(?<={_KANJI}{_WITHIN}){_KANJI}{_HIRAGANA}"
-    rf"|{_HIRAGANA}{_KANJI}(?={_KANJI}|{_WITHIN}{_KANJI})))"
+_ACROSS_WORDS = re.compile(
+    rf"(?=((?<={_KANJI}){_KANJI}{_HIRAGANA}|(?<={_KANJI}{_WORD_HIRAGANA}){_KANJI}{_HIRAGANA}"
+    rf"|{_HIRAGANA}{_KANJI}(?={_KANJI}|{_WORD_HIRAGANA}{_KANJI})))"
 )
 """The last or first character of a word and the adjacent hiragana, if the word has another pair of its own: other
 sentences have other particles there."""
-_SIGNS_A_WORD = 2
+_CHARS_PER_WORD = 2
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 """Ends of a question, including full-width and Arabic ones."""
 
@@ -59,13 +59,13 @@ def ends_asking(text: str) -> bool:
     return text.rstrip(")\"' *").endswith(QUESTION_MARKS)
 
 
-def length_in_words(pieces: int, wide: int) -> int:
+def estimated_words(pieces: int, wide: int) -> int:
     """Approximate number of words in a text of so many pieces; two characters of scripts without spaces count as
     one."""
-    return pieces + wide // _SIGNS_A_WORD
+    return pieces + wide // _CHARS_PER_WORD
 
 
-def wide_signs(text: str) -> int:
+def count_wide_chars(text: str) -> int:
     """Number of characters of scripts without spaces."""
     return len(_WIDE.findall(text))
 
@@ -118,9 +118,9 @@ def _expand(run: str) -> tuple[str, ...]:
     if low.isascii() and low.isalpha() and (run.islower() or run.isupper() or run[1:].islower()):
         return (_stem(low),)
     if _WIDE.search(low):
-        return tuple(_of_scripts(run))
+        return tuple(_expand_by_script(run))
     if "'" in low and low.replace("'", "").isalpha():
-        return (_stemmed(of_apostrophe(low)),)
+        return (_stemmed(without_apostrophe(low)),)
     found = _PART.findall(run)[:_MAX_PARTS]
     if found == [run]:
         return (_stemmed(low),)
@@ -131,23 +131,23 @@ def _expand(run: str) -> tuple[str, ...]:
     return (whole, *parts)
 
 
-def _of_scripts(run: str) -> Iterator[str]:
+def _expand_by_script(run: str) -> Iterator[str]:
     """The terms of a run with characters of scripts without spaces: each two of these, and the terms of the rest."""
     for part in _SCRIPTS.finditer(run):
         if part["wide"]:
-            signs = part.group().lower()
-            yield from (signs[i : i + 2] for i in range(max(1, len(signs) - 1)))
-        elif bare := _EDGES.sub("", part.group()):
+            chars = part.group().lower()
+            yield from (chars[i : i + 2] for i in range(max(1, len(chars) - 1)))
+        elif bare := _OUTER_SYMBOLS.sub("", part.group()):
             yield from _expand(bare)
 
 
-def apart(text: str) -> str:
+def separate_scripts(text: str) -> str:
     """`text` with a space between characters of scripts without spaces and adjacent words and numbers."""
     return text if text.isascii() or not _WIDE.search(text) else _BORDER.sub(" ", text)
 
 
 def _stemmed(word: str) -> str:
-    return _stem(word) if word.isascii() else light(word)
+    return _stem(word) if word.isascii() else light_stem(word)
 
 
 def terms(text: str) -> list[str]:
@@ -189,13 +189,13 @@ def query_terms(text: str) -> list[str]:
             found.update(dict.fromkeys(_expand(korean_stem(run[: 4 * MAX_TERM_CHARS]))))
     if text.isascii():
         return [*found]
-    across = set(_ACROSS.findall(text))
-    return [term for term in found if not (term in across or _GRAMMAR.fullmatch(term))] or list(found)
+    across = set(_ACROSS_WORDS.findall(text))
+    return [term for term in found if not (term in across or _GRAMMATICAL.fullmatch(term))] or list(found)
 
 
 def is_content(term: str) -> bool:
     """Is a term long enough to be meaningful by itself? In scripts without spaces every term is two characters."""
-    return len(term) > 2 or (len(term) == _SIGNS_A_WORD and _WIDE.match(term) is not None)
+    return len(term) > 2 or (len(term) == _CHARS_PER_WORD and _WIDE.match(term) is not None)
 
 
 _CHAT_STEMS = frozenset(_stem(word) for word in CHAT_WORDS)
@@ -207,23 +207,23 @@ def informative(terms_of_query: list[str]) -> list[str]:
 
 
 _FULL_WIDTH = "\u201c\u201d\u3001\u3002\u300a\u300b\u300c\u300d\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
-_BREAKS = str.maketrans(dict.fromkeys("\"'`=:,;()[]{}<>" + _FULL_WIDTH, " "))
-_NOT_IN_KEYS = LINKS | {""}
+_SEPARATORS = str.maketrans(dict.fromkeys("\"'`=:,;()[]{}<>" + _FULL_WIDTH, " "))
+_KEY_STOP_WORDS = LINKS | {""}
 
 
 def key(term: str) -> str:
     """The normal form of a specific term: "Port: 9443" and "port is 9443" -> "port 9443"."""
-    return _key(apart(term).lower().translate(_BREAKS))
+    return _key(separate_scripts(term).lower().translate(_SEPARATORS))
 
 
 def keys(terms: Sequence[str]) -> list[str]:
     """The key of each; half the cost of one call each."""
-    parts = apart("\0".join(terms)).lower().translate(_BREAKS).split("\0") if terms else []
+    parts = separate_scripts("\0".join(terms)).lower().translate(_SEPARATORS).split("\0") if terms else []
     return [*map(_key, parts)] if len(parts) == len(terms) else [*map(key, terms)]
 
 
 def _key(low: str) -> str:
-    return " ".join([bare for word in low.split() if (bare := word.strip(".!?*")) not in _NOT_IN_KEYS])
+    return " ".join([bare for word in low.split() if (bare := word.strip(".!?*")) not in _KEY_STOP_WORDS])
 
 
 _CAPITALS = (
@@ -233,19 +233,19 @@ _CAPITALS = (
 )
 """Latin, Greek, Cyrillic and Armenian. Scripts without capitals begin a sentence with any of their letters."""
 _UNCASED = "\u05d0-\u05ea\u0620-\u064a\u0671-\u06d3\u0904-\u0939\u0985-\u09b9"
-_ENDS = "\u061f\u06d4\u0964"
+_SENTENCE_ENDS = "\u061f\u06d4\u0964"
 """Question mark and full stop of Arabic and Urdu, the danda of Hindi and Bengali."""
-_MAY_END = re.compile(rf"[.!?\u2026\u3002\uff01\uff1f{_ENDS}\n]")
+_MAY_END = re.compile(rf"[.!?\u2026\u3002\uff01\uff1f{_SENTENCE_ENDS}\n]")
 _SENTENCE_END = re.compile(
-    rf"[.!?\u2026{_ENDS}][\"')\]*_]{{0,3}}\s+(?=[\"'(\[*_`]{{0,3}}[{_CAPITALS}{_UNCASED}0-9`/~$#@-])|[\u3002\uff01\uff1f]"
-    rf"|[!?{_ENDS}]\s+|\n\s*"
+    rf"[.!?\u2026{_SENTENCE_ENDS}][\"')\]*_]{{0,3}}\s+(?=[\"'(\[*_`]{{0,3}}[{_CAPITALS}{_UNCASED}0-9`/~$#@-])|[\u3002\uff01\uff1f]"
+    rf"|[!?{_SENTENCE_ENDS}]\s+|\n\s*"
 )
 _ABBREVIATION = re.compile(
     r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|bzw|ggf|evtl|inkl|vgl|Hr|Sr|Sra|Dra|Mme|[A-Zdopuz]"
     # street, square, avenue, estate, in front of their names
     r"|ul|al|pl|os|[aA]v|\u0443\u043b|\u0432\u0443\u043b|\u043f\u0440|\u043f\u043b|\u043f\u0435\u0440|\u0431\u0443\u043b)\.$"
 )
-_SHORT = re.compile(r"(?<!\w)(?:(?![0-9_])\w){1,4}\.$")
+_SHORT_WORD = re.compile(r"(?<!\w)(?:(?![0-9_])\w){1,4}\.$")
 """Possible abbreviations before a number: "cl. 9.3", "Sept. 3". A sentence may end like this, too, but two joined
 sentences lose nothing, while half of a reference misleads."""
 _ITEM = re.compile(r"([0-9]{1,2})\.")
@@ -286,7 +286,7 @@ def sentences_in_python(text: str) -> list[tuple[int, int]]:
             continue
         stop = border.start() + (sign.group() != "\n")
         between = text[stop : border.end()]
-        if between and "\n" not in between and _goes_on(text, at, stop, border.end()):
+        if between and "\n" not in between and _continues(text, at, stop, border.end()):
             continue
         spans.append((at, stop + len(between.rstrip())))
         at = _past_spaces(text, border.end())
@@ -294,16 +294,16 @@ def sentences_in_python(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in (_trim(text, a, b) for a, b in spans) if end > start]
 
 
-def _goes_on(text: str, at: int, stop: int, behind: int) -> bool:
-    """Does the sentence that begins at `at` continue after the full stop at `stop`? behind: where the next word
+def _continues(text: str, at: int, stop: int, next_start: int) -> bool:
+    """Does the sentence that begins at `at` continue after the full stop at `stop`? next_start: where the next word
     begins"""
     start = max(at, stop - 8)
     if _ABBREVIATION.search(text, start, stop) or _ITEM.fullmatch(text, at, stop):
         return True
-    if "0" <= text[behind : behind + 1] <= "9" and _SHORT.search(text, start, stop):
-        item, next_one = _ITEM.match(text, at), _ITEM.match(text, behind)
+    if "0" <= text[next_start : next_start + 1] <= "9" and _SHORT_WORD.search(text, start, stop):
+        item, next_one = _ITEM.match(text, at), _ITEM.match(text, next_start)
         return item is None or next_one is None or int(next_one[1]) != int(item[1]) + 1
-    return text.startswith(_ORDINAL_MONTHS, behind) and _ORDINAL.search(text, start, stop) is not None
+    return text.startswith(_ORDINAL_MONTHS, next_start) and _ORDINAL.search(text, start, stop) is not None
 
 
 def _past_spaces(text: str, at: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lantern_proxy.analyze import is_content, native, terms, wide_signs
+from lantern_proxy.analyze import count_wide_chars, is_content, native, terms
 from lantern_proxy.analyze.letters import bare
 
 COMMON, CALLS, DIGIT = 1, 2, 4
@@ -46,9 +46,9 @@ class Facts(NamedTuple):
 class Stems:
     """Stems with flags, each a power of two from 8 on, and COMMON."""
 
-    def __init__(self, sorts: Iterable[tuple[int, Iterable[str]]]) -> None:
+    def __init__(self, flagged: Iterable[tuple[int, Iterable[str]]]) -> None:
         self._flags: dict[str, int] = {}
-        for flag, stems in sorts:
+        for flag, stems in flagged:
             for stem in stems:
                 self._flags[stem] = self._flags.get(stem, 0) | flag
 
@@ -58,7 +58,7 @@ class Stems:
 
     def facts(self, sentences: Sequence[str]) -> list[Facts]:
         """The Facts of each sentence, with the flags of its stems except COMMON."""
-        found = native.facts(sentences, self._native) if native.SERVES else None
+        found = native.facts(sentences, self._native) if native.AVAILABLE else None
         if found is None:
             return [*map(self.facts_in_python, sentences)]
         return [Facts(*each[:6], frozenset(each[6])) for each in found]
@@ -73,7 +73,7 @@ class Stems:
             pieces=len(pieces),
             plain=sum([len(piece) > 1 and piece.isalpha() for piece in pieces]),
             prose=sum(_PROSE.fullmatch(piece) is not None for piece in pieces),
-            wide=wide_signs(sentence),
+            wide=count_wide_chars(sentence),
             signs=len(_SIGNS.findall(sentence)),
             flags=flags,
             words=frozenset(s for s in stems if not self._flags.get(s, 0) & COMMON and is_content(s)),

@@ -10,7 +10,7 @@ except ImportError:
 
 _UNKNOWN = -2
 """HELD_UNKNOWN of held.h."""
-_PLACES = 1_000
+_MOST_OCCURRENCES = 1_000
 """Number of occurrences that are checked: a part that is within a longer word at all of them counts as not
 contained."""
 
@@ -42,8 +42,8 @@ class Held:
 
     def _is_whole(self, part: bytes, at: int) -> bool:
         at = self._data.find(part) if at == _UNKNOWN else at
-        for _ in range(_PLACES):
-            if at < 0 or not (_joins(self._data, at) or _joins(self._data, at + len(part))):
+        for _ in range(_MOST_OCCURRENCES):
+            if at < 0 or not (_is_within_word(self._data, at) or _is_within_word(self._data, at + len(part))):
                 return at >= 0
             at = self._data.find(part, at + 1)
         return False
@@ -53,7 +53,7 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _joins(data: bytes, at: int) -> bool:
+def _is_within_word(data: bytes, at: int) -> bool:
     """Are there letters or digits on both sides of byte `at`?"""
     if at == 0 or at == len(data):
         return False

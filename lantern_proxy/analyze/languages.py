@@ -92,16 +92,16 @@ def function_words(words: Sequence[str], english: AbstractSet[str]) -> frozenset
 
     words: its words in lower case; english: the stop words of English, which the other lists must outnumber
     """
-    said = frozenset(words)
-    least = max(_LEAST_FUNCTION_WORDS, len(english & said) + 1)
-    if len(said & _ANY_FUNCTION_WORDS) < least:
+    question_words = frozenset(words)
+    least = max(_LEAST_FUNCTION_WORDS, len(english & question_words) + 1)
+    if len(question_words & _ANY_FUNCTION_WORDS) < least:
         return frozenset()
-    most = max(_FUNCTION_WORDS, key=lambda known: len(known & said))
-    return most if len(most & said) >= least else frozenset()
+    most = max(_FUNCTION_WORDS, key=lambda known: len(known & question_words))
+    return most if len(most & question_words) >= least else frozenset()
 
 
 _KOREAN = re.compile(r"[\uac00-\ud7a3]+")
-_KOREAN_ASKS = re.compile(
+_KOREAN_QUESTION_WORDS = re.compile(
     "(?:언제|어디|무엇|뭐|뭘|누구|누가|얼마|어떻게|어느|어떤|무슨|몇).*|왜"
     "|(?:하|되|됐|했|있|있었|인|할|될)(?:나|가|까)요|(?:있|없|했|됐)(?:어|지)요?|해요|하죠|주세요|알려줘|알려주세요|입니까|합니까"
 )
@@ -121,4 +121,4 @@ def korean_stem(run: str) -> str:
     """
     if not _KOREAN.fullmatch(run):
         return run
-    return "" if _KOREAN_ASKS.fullmatch(run) else _KOREAN_ENDS.sub("", run)
+    return "" if _KOREAN_QUESTION_WORDS.fullmatch(run) else _KOREAN_ENDS.sub("", run)

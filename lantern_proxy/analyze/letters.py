@@ -10,9 +10,9 @@ German and Hungarian languages") and Larkey et al. (2007, "Light stemming for Ar
 
 import unicodedata
 
-LEAST_LEFT = 3
+MIN_STEM_CHARS = 3
 """Letters that remain at least when an ending is removed."""
-MOST_ENDING = 7
+MAX_SUFFIX_CHARS = 7
 """Letters of the longest ending."""
 
 MARKS = (
@@ -54,7 +54,7 @@ def _folds() -> dict[int, str]:
 FOLDS = _folds()
 _NO_MARKS = dict.fromkeys(map(ord, MARKS))
 
-_ENDINGS = """
+_SUFFIXES = """
 а я ы и у ю о е ь ов ев ив ом ем ои еи ою ею ью ам ям ами ями ах ях ия ие ии ию ием ием иям иями иях ови еви
 ыи ая яя ое ее ые ого его ому ему ым им ую юю ых их ыми ими
 ет ит ут ют ат ят ешь ишь ете ите ем им ает ают яет яют ует уют ал ала ало али ять ать ить еть ил ила
@@ -68,15 +68,15 @@ _ENDINGS = """
 ימ ות ה י יו יה נו יכ ית
 ों ो े ू ु ी ि ा ं ाओं ुओं ियों ियां ियो ें ाएं ुएं एं ेगा ेगी ेंगे ओं ए
 """
-_BEGINNINGS = "ال وال بال كال فال لل و ה ו"
+_PREFIXES = "ال وال بال كال فال لل و ה ו"
 
-ENDINGS = frozenset(_ENDINGS.translate(FOLDS).split())
+SUFFIXES = frozenset(_SUFFIXES.translate(FOLDS).split())
 """Cyrillic (Russian, Ukrainian), Greek, Arabic, Hebrew and Devanagari (Hindi); no two scripts share a letter."""
-BEGINNINGS = frozenset(_BEGINNINGS.translate(FOLDS).split())
+PREFIXES = frozenset(_PREFIXES.translate(FOLDS).split())
 """Arabic and Hebrew articles, and what is written together with them; removed one after the other."""
-ELIDED = frozenset("l d j n s c m t qu jusqu lorsqu puisqu dell nell all sull dall un quest quell".split())  # noqa: SIM905
+ELIDED_WORDS = frozenset("l d j n s c m t qu jusqu lorsqu puisqu dell nell all sull dall un quest quell".split())  # noqa: SIM905
 """Elided words before an apostrophe in French and Italian."""
-ATTACHED = frozenset(
+APOSTROPHE_SUFFIXES = frozenset(
     "a e i u da de ta te dan den tan ten in un nin nun ya ye yi yu la le yla yle na ne nda nde".split()  # noqa: SIM905
 )
 """Suffixes after an apostrophe in Turkish."""
@@ -92,28 +92,28 @@ def bare(text: str) -> str:
     return text if text.isascii() else text.translate(_NO_MARKS)
 
 
-def of_apostrophe(word: str) -> str:
+def without_apostrophe(word: str) -> str:
     """A folded lower-case word without what an apostrophe joins to it: "l'erreur", "Lizbon'da"."""
     head, _, tail = word.partition("'")
-    if tail and head in ELIDED:
+    if tail and head in ELIDED_WORDS:
         return tail
-    return head if head and tail in ATTACHED else word
+    return head if head and tail in APOSTROPHE_SUFFIXES else word
 
 
-def light(word: str) -> str:
-    """A folded lower-case non-ASCII word without its endings, with at least LEAST_LEFT letters left.
+def light_stem(word: str) -> str:
+    """A folded lower-case non-ASCII word without its endings, with at least MIN_STEM_CHARS letters left.
 
     One ending after the other: a word without an ending may look as if it had one ("отдел"), but loses it in all of its
     forms.
     """
-    for n in range(min(MOST_ENDING, len(word) - LEAST_LEFT), 0, -1):
-        if word[-n:] in ENDINGS:
-            return light(word[:-n])
-    return _begun(word)
+    for n in range(min(MAX_SUFFIX_CHARS, len(word) - MIN_STEM_CHARS), 0, -1):
+        if word[-n:] in SUFFIXES:
+            return light_stem(word[:-n])
+    return _without_prefixes(word)
 
 
-def _begun(word: str) -> str:
-    for n in range(min(LEAST_LEFT, len(word) - LEAST_LEFT), 0, -1):
-        if word[:n] in BEGINNINGS:
-            return _begun(word[n:])
+def _without_prefixes(word: str) -> str:
+    for n in range(min(MIN_STEM_CHARS, len(word) - MIN_STEM_CHARS), 0, -1):
+        if word[:n] in PREFIXES:
+            return _without_prefixes(word[n:])
     return word

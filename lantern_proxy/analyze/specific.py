@@ -7,14 +7,14 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from lantern_proxy.analyze import CHAT_WORDS, LINKS, STOP_WORDS, apart, native
+from lantern_proxy.analyze import CHAT_WORDS, LINKS, STOP_WORDS, native, separate_scripts
 
-_NO_NAMES = frozenset(
+_NO_NUMBER_NAMES = frozenset(
     """
     instead about around roughly nearly almost exactly like likes least then than per
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
-_UNNAMED = STOP_WORDS | _NO_NAMES
+_UNNAMED = STOP_WORDS | _NO_NUMBER_NAMES
 _MONTHS = (
     "Jan", "January", "Feb", "February", "Mar", "March", "Apr", "April", "May", "Jun", "June", "Jul", "July", "Aug",
     "August", "Sep", "Sept", "September", "Oct", "October", "Nov", "November", "Dec", "December",
@@ -32,13 +32,13 @@ _EXTENSIONS = (
 )  # fmt: skip
 
 
-def _any(words: tuple[str, ...]) -> str:
+def _one_of(words: tuple[str, ...]) -> str:
     return f"(?:{'|'.join(words)})"
 
 
-_MONTH = _any(_MONTHS)
+_MONTH = _one_of(_MONTHS)
 _PLAIN = (
-    rf"(?!(?:{_any((*_WHICH, *_DAYS, *_COUNTS))}|[a-f]{{7,40}})\b)"
+    rf"(?!(?:{_one_of((*_WHICH, *_DAYS, *_COUNTS))}|[a-f]{{7,40}})\b)"
     r"[a-z]++(?![\w.@+\-/:=(\\]| =)"
 )
 """A lower-case word that begins none of the kinds below; most words are such and are skipped at once."""
@@ -52,11 +52,12 @@ _SPECIFIC = re.compile(
             "code": r"(?<!`)`[^`\n]{2,80}`(?!`)",
             "assign": r"\b[A-Za-z_][\w.\-]*[ ]?=[ ]?[\"']?[\w./:@%+$-]*\w",
             "path": rf"(?<![\w/])(?:~|\.{{1,2}})?(?:/[\w.@+-]*\w)+/?|\b[A-Za-z]:\\[^\s\"'<>|]+"
-            rf"|\b\w[\w.@+-]*(?:/[\w.@+-]*\w)+|\b[\w-]+(?:\.[\w-]+)*\.{_any(_EXTENSIONS)}\b",
+            rf"|\b\w[\w.@+-]*(?:/[\w.@+-]*\w)+|\b[\w-]+(?:\.[\w-]+)*\.{_one_of(_EXTENSIONS)}\b",
             "date": rf"\b\d{{4}}-\d\d-\d\d\b|\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
             rf"|\b\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? \d{{4}})?\b|\b{_MONTH} \d{{4}}\b"
-            rf"|\b{_any(_WEEKDAYS)}\b|\b\d{{1,2}}:\d\d(?::\d\d)?(?: ?[apAP]\.?[mM]\b)?|\b\d{{1,2}} ?[apAP][mM]\b"
-            rf"|\b{_any(_WHICH)} {_any(_PERIODS)}\b|\b{_any(_DAYS)}\b|\b(?:\d+|{_any(_COUNTS)}) {_any(_UNITS)} ago\b",
+            rf"|\b{_one_of(_WEEKDAYS)}\b|\b\d{{1,2}}:\d\d(?::\d\d)?(?: ?[apAP]\.?[mM]\b)?|\b\d{{1,2}} ?[apAP][mM]\b"
+            rf"|\b{_one_of(_WHICH)} {_one_of(_PERIODS)}\b|\b{_one_of(_DAYS)}\b"
+            rf"|\b(?:\d+|{_one_of(_COUNTS)}) {_one_of(_UNITS)} ago\b",
             "flag": r"(?<![\w-])--[a-zA-Z][\w-]*(?:=[\w./:-]+)?",
             "version": r"\bv?\d+\.\d+(?:\.\d+)+(?:[-+][\w.]*\w)?(?::\d+)?\b|\bv\d+(?:\.\d+)*\b",
             "id": r"\b[A-Za-z]\w*_\w+\b|\b[a-z]+[A-Z]\w*\b|\b[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+\b"
@@ -77,12 +78,12 @@ _STARTS = re.compile(r"(?:^|[.!?:;\n\"(*#>\]-])\s*$")
 
 
 def specifics(text: str) -> list[str]:
-    """The specific terms of `text` as written, in order of first appearance, no repeats; see apart().
+    """The specific terms of `text` as written, in order of first appearance, no repeats; see separate_scripts().
 
     A number is combined with the word it belongs to ("port 9443", "5 children"); a capitalised word counts as a name
     unless it opens a sentence.
     """
-    found = native.specifics(apart(text), native_words()) if native.SERVES else None
+    found = native.specifics(separate_scripts(text), native_words()) if native.AVAILABLE else None
     return specifics_in_python(text) if found is None else found
 
 
@@ -100,7 +101,7 @@ def native_words() -> Any:
 def specifics_in_python(text: str) -> list[str]:
     """As `specifics`, without C."""
     found: dict[str, None] = {}
-    for window in _WINDOW.findall(_ENDLESS.sub(" ", apart(text))):
+    for window in _WINDOW.findall(_OVERLONG.sub(" ", separate_scripts(text))):
         for match in _SPECIFIC.finditer(window):
             term = _named(match, window)
             if term and len(term) <= 120:
@@ -108,7 +109,7 @@ def specifics_in_python(text: str) -> list[str]:
     return list(found)
 
 
-_ENDLESS = re.compile(r"(?<!\S)\S{301,}|(?<!\s)\s{301,}")
+_OVERLONG = re.compile(r"(?<!\S)\S{301,}|(?<!\s)\s{301,}")
 _WINDOW = re.compile(r".{1,1000}(?=\s|\Z)|.{1,1000}", re.S)
 """The pattern above looks ahead: limited windows keep its time linear for any text."""
 
@@ -117,7 +118,7 @@ def _named(match: re.Match[str], text: str) -> str:
     """The specific term of one match with its name or unit; "" if it is none."""
     kind, term = match.lastgroup, match.group()
     if kind == "number":
-        return _with_its_name(match, text)
+        return _with_name_or_unit(match, text)
     if kind == "name":
         return "" if _opens_sentence(match, text) or term.lower() in STOP_WORDS else term
     if (
@@ -135,7 +136,7 @@ def _opens_sentence(match: re.Match[str], text: str) -> bool:
     return " " not in match.group() and bool(_STARTS.search(text[max(0, match.start() - 4) : match.start()]))
 
 
-def _with_its_name(match: re.Match[str], text: str) -> str:
+def _with_name_or_unit(match: re.Match[str], text: str) -> str:
     """As written: "port is 9443", "5 children"; a number that belongs to no word stays bare."""
     term, start = match.group(), max(0, match.start() - 40)
     before = text[start : match.start()]

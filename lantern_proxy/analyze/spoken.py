@@ -15,13 +15,13 @@ import msgspec
 
 _TAG = re.compile(r"(?:^|(?<=\n))[ \t]*<([A-Za-z][\w:.-]*)(?: [^<>\n]*)?>|</([A-Za-z][\w:.-]*)>(?=[ \t]*(?:\n|\Z))")
 """An element on lines of its own: its opening tag begins a line, or its closing tag ends one."""
-_SAID = re.compile(
+_USER_ELEMENT = re.compile(
     r"(?!.*(?:assistant|command|commit|error|function|system|tool))"
     r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:user|query|question|task|prompt|request|message|input|feedback)s?$",
     re.I,
 )
 """Names of elements in which clients put what their user said, as opposed to <command-message>."""
-_GIVEN = re.compile(
+_TOOL_ELEMENT = re.compile(
     r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:tool|function|command|observation|result|response|output|stdout|stderr)s?$",
     re.I,
 )
@@ -52,16 +52,16 @@ def spoken(text: str) -> str:
     That is the text in elements or JSON fields named for it, else the user's `parts` from a heading named for it on,
     else everything.
     """
-    named = [text[opened:closed] for name, _, opened, closed, _ in _elements(text) if _SAID.match(name)]
-    said = "\n".join(named or _fields(text)).strip()
-    if not is_worded(said):
+    named = [text[opened:closed] for name, _, opened, closed, _ in _elements(text) if _USER_ELEMENT.match(name)]
+    words = "\n".join(named or _fields(text)).strip()
+    if not has_words(words):
         spans = parts(text)
-        own = "\n".join(text[start:end] for start, end, voice in spans if voice == "user").strip()
-        said = own if is_worded(own) else "" if any(voice == "tool" for _, _, voice in spans) else text
-    *_, below = [0, *(heading.end() for heading in _HEADING.finditer(said))]
-    said = said[below:] if is_worded(said[below:]) else said
-    stamp = _STAMP.match(said[:_STAMP_CHARS])
-    return said[stamp.end() :] if stamp else said
+        rest = "\n".join(text[start:end] for start, end, voice in spans if voice == "user").strip()
+        words = rest if has_words(rest) else "" if any(voice == "tool" for _, _, voice in spans) else text
+    *_, below = [0, *(heading.end() for heading in _HEADING.finditer(words))]
+    words = words[below:] if has_words(words[below:]) else words
+    stamp = _STAMP.match(words[:_STAMP_CHARS])
+    return words[stamp.end() :] if stamp else words
 
 
 def _fields(text: str) -> list[str]:
@@ -72,7 +72,7 @@ def _fields(text: str) -> list[str]:
         read = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return []
-    return [each for name, each in read.items() if isinstance(each, str) and _SAID.match(name)]
+    return [each for name, each in read.items() if isinstance(each, str) and _USER_ELEMENT.match(name)]
 
 
 def parts(text: str) -> list[Span]:
@@ -86,15 +86,15 @@ def parts(text: str) -> list[Span]:
         return [(0, len(text), "tool")]
     spans, at = list[Span](), 0
     for name, start, opened, closed, end in _elements(text):
-        if _SAID.match(name):
+        if _USER_ELEMENT.match(name):
             spans += [(at, start, "user"), (opened, closed, "user")]
         else:
-            spans += [(at, start, "user"), (start, end, "tool" if _GIVEN.match(name) else "client")]
+            spans += [(at, start, "user"), (start, end, "tool" if _TOOL_ELEMENT.match(name) else "client")]
         at = end
     return [(a, b, voice) for a, b, voice in [*spans, (at, len(text), "user")] if a < b]
 
 
-def is_worded(text: str) -> bool:
+def has_words(text: str) -> bool:
     """Does it contain more than symbols and white space?"""
     return any(map(str.isalnum, text))
 

@@ -8,7 +8,7 @@ import re
 from typing import Literal
 
 from lantern_proxy.analyze import folded
-from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_rule_elsewhere
+from lantern_proxy.analyze.standing_languages import is_rule_in_other_language, may_be_rule_in_other_language
 
 _USE = r"use \S+(?: (?!but (?:it|i|they)\b|(?:or|i|is|are)\b)\S+){0,3},? (?:not|never|instead of|rather than)\b"
 """Orders to use one thing and not another: "use tabs, not spaces", but not "use caching, but it's not working"."""
@@ -24,7 +24,7 @@ _DO_NOT = (
     r"|believe|love|hate|enjoy)\b)\w+"
 )
 """As in "Don't add comments", but not "Don't worry"."""
-_TELLS_OF = (
+_STATEMENT_OPENINGS = (
     r"(?:i|we|you|he|she|it|they|this|that|these|those|there|here|my|our|your|his|her|its|their|the|an?|some|most|all|both"
     r"|no|yes|yeah|ok|okay|well|oh|wow|hey|if|when|while|since|because|as|so|what|who|how|why|where|which|is|are|do|does"
     r"|did|can|could|would|should|will|has|have|had)"
@@ -53,7 +53,7 @@ _RULE = re.compile(
     # "Don't add comments", but not "Don't worry"
     rf"|{_DO_NOT})\b"
     # within an order: "Be brief, don't use tables", but not "It's late, don't call"
-    rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!(?:(?:and|but|also|then) )?{_TELLS_OF}\b)[a-z]+ [^.!?:;\n]{{0,100}}, "
+    rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!(?:(?:and|but|also|then) )?{_STATEMENT_OPENINGS}\b)[a-z]+ [^.!?:;\n]{{0,100}}, "
     rf"(?:(?:and|but|please) )?(?!{_ASIDE}){_DO_NOT}\b"
     # anywhere: "please never", "you should always", "we never", "he must never", "use tabs, not spaces"; but "we always
     # loved it" is a statement
@@ -74,19 +74,19 @@ _PREFERENCE = re.compile(
     rf"|{_ANNOUNCED} preferences?\b[^.?!:\n]{{0,40}}:\s*\S",
     re.I,
 )
-_OF_RULES = (
+_RULE_SIGNS = (
     "always", "never", "now on", "here on", "going forward", "i ask", "whenever you", "time you", "make sure ",
     "do not", "don'", "don\u2019", "must n", "rule", "wish", "please",
 )  # fmt: skip
-_OTHERS = ("not", "instead of", "rather than")
+_INSTEAD_SIGNS = ("not", "instead of", "rather than")
 """Every rule contains one of these: looking for them costs a hundredth of matching the patterns."""
-_OF_PREFERENCES = ("prefer", "rather")
+_PREFERENCE_SIGNS = ("prefer", "rather")
 
 
 def is_rule(text: str) -> bool:
     """Does a sentence of the text say how something is always or never to be done?"""
     low = folded(text)
-    return (_may_be_english(low) and _RULE.search(text) is not None) or is_rule_elsewhere(text, low)
+    return (_may_be_english_rule(low) and _RULE.search(text) is not None) or is_rule_in_other_language(text, low)
 
 
 def is_preference(text: str) -> bool:
@@ -94,24 +94,26 @@ def is_preference(text: str) -> bool:
     return _may_be_preference(folded(text)) and _PREFERENCE.search(text) is not None
 
 
-def may_lay_down(text: str) -> bool:
+def may_be_instruction(text: str) -> bool:
     """May `text` contain a rule or a preference? A fast check: False is certain, also for each piece of it."""
     low = folded(text)
     return _may_be_rule(low) or _may_be_preference(low)
 
 
 def _may_be_rule(low: str) -> bool:
-    return _may_be_english(low) or may_be_rule_elsewhere(low)
+    return _may_be_english_rule(low) or may_be_rule_in_other_language(low)
 
 
-def _may_be_english(low: str) -> bool:
-    return any(map(low.__contains__, _OF_RULES)) or ("use " in low and any(map(low.__contains__, _OTHERS)))
+def _may_be_english_rule(low: str) -> bool:
+    return any(map(low.__contains__, _RULE_SIGNS)) or (
+        "use " in low and any(map(low.__contains__, _INSTEAD_SIGNS))
+    )
 
 
 def _may_be_preference(low: str) -> bool:
-    return any(sign in low for sign in _OF_PREFERENCES)
+    return any(sign in low for sign in _PREFERENCE_SIGNS)
 
 
-def laid_down(text: str) -> Literal["rule", "preference"] | None:
+def instruction_kind(text: str) -> Literal["rule", "preference"] | None:
     """Which of the two the text contains; a rule comes first."""
     return "rule" if is_rule(text) else "preference" if is_preference(text) else None

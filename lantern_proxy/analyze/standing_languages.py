@@ -9,7 +9,7 @@ another. A mere statement ("Er kommt immer zu spät") is none, so an order must 
 import re
 from functools import cache
 
-_OPENS = r"(?:^|[.!?:;\n\u3002\uff01\uff1f\u0964])\W{0,4}+(?=\w)"
+_SENTENCE_START = r"(?:^|[.!?:;\n\u3002\uff01\uff1f\u0964])\W{0,4}+(?=\w)"
 _ORDERS = (
     # German: in an order the adverb follows the verb, which comes first; who is spoken of stands there otherwise
     r"(?:bitte |und |aber |also )*(?:(?:immer|niemals|nie)(?! (?:noch|wieder|mehr|mal|gut|so|war|ist|hat|habe|im)\b)"
@@ -65,7 +65,7 @@ _ORDERS = (
     r"(?:必ず|常に|絶対に|決して|これからは|いつも)",
     r"(?:항상|반드시|절대|앞으로는)",
 )
-_WITHIN = (
+_INSTEAD = (
     r"\b(?:nutz|verwend|benutz|nimm|nehm)\w*\b[^.?!\n]{1,40}\b(?:statt|anstatt|anstelle)\b",
     r"\b(?:utilis|emplo)\w+\b[^.?!\n]{1,40}\b(?:au lieu d|plutôt qu|à la place d)",
     r"\b(?:usa|use|usar|utiliza|utilize|utilice|utilizza)\b[^.?!\n]{1,40}\b"
@@ -95,18 +95,18 @@ _HINTS = frozenset(
 _OTHER_LETTERS = re.compile("[\u00c0-\u1fff\u3040-\ud7ff]")
 
 
-def is_rule_elsewhere(text: str, low: str) -> bool:
+def is_rule_in_other_language(text: str, low: str) -> bool:
     """Does it say, in another language than English, how something is always to be done? low: `text` folded"""
-    return may_be_rule_elsewhere(low) and any(rule.search(text) for rule in _rules())
+    return may_be_rule_in_other_language(low) and any(rule.search(text) for rule in _rules())
 
 
 @cache
 def _rules() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Compiled on first use, since that takes a thirtieth of the start of `lantern serve`."""
-    return re.compile(rf"{_OPENS}(?:{'|'.join(_ORDERS)})", re.I), re.compile("|".join(_WITHIN), re.I)
+    return re.compile(rf"{_SENTENCE_START}(?:{'|'.join(_ORDERS)})", re.I), re.compile("|".join(_INSTEAD), re.I)
 
 
-def may_be_rule_elsewhere(low: str) -> bool:
+def may_be_rule_in_other_language(low: str) -> bool:
     """May the text contain a rule? A fast check: False is certain, also for each piece of it."""
     if low.isascii():
         return not _HINTS.isdisjoint(low.split())

@@ -14,7 +14,7 @@ from lantern_proxy.compiled import MINILM
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.rank import Floats
 from lantern_proxy.rerank.evidence import PROTECTED, Memory, corrections, reorder
-from lantern_proxy.rerank.match import PRIOR, Matching
+from lantern_proxy.rerank.match import PRIOR, MatchModel
 from lantern_proxy.rerank.train import Example, Settings, scorer, train
 
 
@@ -49,7 +49,7 @@ def examples(
 
 def prior_of(model: Any) -> float:
     """Weight of the first stage's score relative to the trained model's."""
-    return PRIOR if isinstance(model, Matching) else 0.0
+    return PRIOR if isinstance(model, MatchModel) else 0.0
 
 
 class Evidence:

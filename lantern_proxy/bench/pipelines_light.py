@@ -20,7 +20,7 @@ from lantern_proxy.config import EmbedConfig
 from lantern_proxy.embed import name_of
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.rerank import light as rerank_light
-from lantern_proxy.rerank.light import LEARNED, LightError, Model
+from lantern_proxy.rerank.light import SHIPPED_FEATURE, LightError, Model
 from lantern_proxy.restore.features import LEXICAL, Ranked
 from lantern_proxy.restore.light import POOL, Light, examples, open_light
 
@@ -94,7 +94,7 @@ class Seen:
     def learn(self, of: Sequence[int]) -> Model:
         """A model trained on these parts. LightError if there is none."""
         model = grow([self.parts[n] for n in of])
-        looked = not {*LEXICAL, LEARNED}.issuperset(model.features)
+        looked = not {*LEXICAL, SHIPPED_FEATURE}.issuperset(model.features)
         return replace(model, embedder=name_of(self.embed.model, adapted=self.embed.adapted)) if looked else model
 
 
@@ -146,7 +146,7 @@ def grow(parts: Sequence[Examples]) -> Model:
         raise LightError("no conversation has a question to learn from; give more of them")
     table = np.concatenate([part.table for part in parts])
     gold = np.concatenate([part.gold for part in parts])
-    return rerank_light.grow(parts[0].features, table, gold, [n for part in parts for n in part.groups])
+    return rerank_light.train(parts[0].features, table, gold, [n for part in parts for n in part.groups])
 
 
 def measured(part: Examples, scores: Floats) -> Floats:

@@ -16,7 +16,7 @@ if BUILT:
     _SIZES, _BYTES = map(ffi.typeof, ("size_t[]", "uint8_t[]"))
     # Looked up once: a search is microseconds, and each of these would be a tenth of one.
     _search, _from_buffer, _NULL = lib.bm25_search, ffi.from_buffer, ffi.NULL
-    _add, _add_text, _ASCII = lib.bm25_add, lib.bm25_add_text, native.unicode(0x80)
+    _add, _add_text, _ASCII = lib.bm25_add, lib.bm25_add_text, native.unicode_tables(0x80)
 
 FULL, TERMS, FOREIGN, DAMAGED = -4, -5, -6, -7  # codes of bm25.h and bm25_fill.h
 _KEPT = 1000
@@ -69,9 +69,9 @@ class Native:
             return FOREIGN
         if text.isascii():
             return _add_text(self._c, _ASCII, doc_id, time, len(data), data)  # type: ignore[no-any-return]
-        return int(_add_text(self._c, native.unicode_of(text, data), doc_id, time, len(data), data))
+        return int(_add_text(self._c, native.unicode_tables_for(text, data), doc_id, time, len(data), data))
 
-    if not native.SERVES:
+    if not native.AVAILABLE:
 
         def add_text(self, doc_id: int, time: float, text: str) -> int:
             return FOREIGN

@@ -200,7 +200,16 @@ def evidence_reranker(
     from lantern_proxy.bench.datasets import DataError
     from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
-    from lantern_proxy.rerank.train import ARMS, Stopped, destroyed, evaluate, refuse_unknown, scorer, taught, train
+    from lantern_proxy.rerank.train import (
+        ARMS,
+        Stopped,
+        ablated,
+        evaluate,
+        refuse_unknown,
+        scorer,
+        train,
+        with_teacher_scores,
+    )
     from lantern_proxy.rerank.train import Settings as Training
 
     try:
@@ -217,7 +226,7 @@ def evidence_reranker(
                 unseen, golds = evidence.examples(test, first, advance)
         if teacher:
             with reaching("asking the teacher", quiet=settings.as_json) as progress:
-                seen = taught(seen, teacher, progress)
+                seen = with_teacher_scores(seen, teacher, progress)
         how = Training(
             evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed, teacher_weight=teacher_weight
         )
@@ -229,7 +238,7 @@ def evidence_reranker(
             raise click.ClickException(f"stopped; what was learned by then is in {out}, and was not measured") from None
         model.save_pretrained(str(out))
         for arm in ARMS if arms else ARMS[:1]:
-            found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
+            found = evaluate(ablated(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
             row = {"arm": arm, "n": len(unseen), "held_out": [c.id for c in test]} | _gains(found)
             settings.tell(row) if settings.as_json else click.echo(_line(row))
     except (DataError, ValueError) as error:

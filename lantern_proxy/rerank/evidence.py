@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import ModelError, Served
-from lantern_proxy.rerank.match import PRIOR, Matching, is_matching
+from lantern_proxy.rerank.match import PRIOR, MatchModel, is_matching
 
 Scores = npt.NDArray[np.float32]
 
@@ -39,7 +39,7 @@ PROTECTED = 10
 RECIPE = "cross-int8-channel-2"
 MAX_TOKENS = 256
 """Most tokens of a pair, including the question. A model trained on fewer says so (tokens_of)."""
-TOKENS = "lantern_tokens"
+TOKENS_KEY = "lantern_tokens"
 """The key for that in its config."""
 _ON_HUB = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _AGREEMENT = 0.97
@@ -134,19 +134,19 @@ class EvidenceReranker(Served["CompiledPairs"]):
 def tokens_of(model: str) -> int:
     """Most tokens of a pair that `model` reads."""
     config = Path(model) / "config.json"
-    told = json.loads(config.read_text("utf-8")).get(TOKENS, MAX_TOKENS) if config.is_file() else MAX_TOKENS
-    return min(int(told), MAX_TOKENS)
+    most = json.loads(config.read_text("utf-8")).get(TOKENS_KEY, MAX_TOKENS) if config.is_file() else MAX_TOKENS
+    return min(int(most), MAX_TOKENS)
 
 
 def folder_of(model: str, cache_dir: Path) -> Path:
     """The folder of the compiled `model`. A local model is identified by its weights, too, since it may be
     retrained."""
     weights = Path(model) / "model.safetensors"
-    stamp = "-" + _digest(weights) if weights.is_file() else ""
+    stamp = "-" + _content_hash(weights) if weights.is_file() else ""
     return compiled.folder_of(model, RECIPE + stamp, cache_dir)
 
 
-def _digest(file: Path) -> str:
+def _content_hash(file: Path) -> str:
     """Hash of a folder's contents, read in pieces: 8 hex digits."""
     with file.open("rb") as opened:
         return file_digest(opened, lambda: blake2b(digest_size=4)).hexdigest()
@@ -181,8 +181,11 @@ def export(model: str, cache_dir: Path) -> Path:
     with compiled.building(cache_dir, target, Manifest) as (scratch, built):
         matching = is_matching(model)
         longest = tokens_of(model)
-        original = Matching(model, 0, longest) if matching else load_original(model, "rerank.evidence", _load)
-        quantise(_matching(original, scratch) if matching else _exported(original, model, scratch), built)
+        original = MatchModel(model, 0, longest) if matching else load_original(model, "rerank.evidence", _load)
+        quantise(
+            _export_match_model(original, scratch) if matching else _export_cross_encoder(original, model, scratch),
+            built,
+        )
         original.tokenizer.backend_tokenizer.save(str(built / "tokenizer.json"))
         longest = min(original.max_length or MAX_TOKENS, longest)
         prior = PRIOR if matching else 0.0
@@ -191,12 +194,12 @@ def export(model: str, cache_dir: Path) -> Path:
     return target
 
 
-def _matching(original: Matching, scratch: Path) -> Path:
+def _export_match_model(original: MatchModel, scratch: Path) -> Path:
     original.export(scratch / "float.onnx")
     return scratch / "float.onnx"
 
 
-def _exported(original: Any, model: str, scratch: Path) -> Path:
+def _export_cross_encoder(original: Any, model: str, scratch: Path) -> Path:
     if original.num_labels != 1:
         raise ModelError(f"rerank.evidence {model} gives {original.num_labels} scores a pair; use one that gives 1")
     original.model.save_pretrained(str(scratch / "float"))
@@ -228,14 +231,14 @@ def _check_agreement(original: Any, model: str, built: Path) -> None:
         "Melanie painted a sunrise over the lake last year and gave it to her sister.",
         "You're welcome!",
     ]
-    asked = [pair for q in questions for pair in pairs(q, 40, [Memory(t, i) for i, t in enumerate(texts)])]
+    question_pairs = [pair for q in questions for pair in pairs(q, 40, [Memory(t, i) for i, t in enumerate(texts)])]
     served = open_compiled(built, 1)
-    if isinstance(original, Matching):
-        wanted = np.array(original.predict(asked))
+    if isinstance(original, MatchModel):
+        original_scores = np.array(original.predict(question_pairs))
     else:
-        wanted = original.predict(asked, activation_fn=torch.nn.Identity(), show_progress_bar=False)
-    found = np.array([served.score(*pair) for pair in asked])
-    agreement = float(np.corrcoef(wanted, found)[0, 1])
+        original_scores = original.predict(question_pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    compiled_scores = np.array([served.score(*pair) for pair in question_pairs])
+    agreement = float(np.corrcoef(original_scores, compiled_scores)[0, 1])
     if not agreement >= _AGREEMENT:
         raise ModelError(f"rerank.evidence {model} loses too much as int8 (correlation {agreement:.3f}); use another")
 

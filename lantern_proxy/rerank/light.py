@@ -33,16 +33,16 @@ VERSION = 6
 """Of the file format and of the features' meaning; other versions are refused."""
 
 
-_ARRAYS = {
+_TREE_ARRAYS = {
     "roots": np.int32, "column": np.int32, "left": np.int32, "right": np.int32,
     "threshold": np.float64, "value": np.float64,
 }  # fmt: skip
 _SEEDS = (1, 2, 3)
 """Of three forests, averaged."""
-_OF_NETWORK = ("mean", "spread", "inner", "bias", "outer", "direct")
-BEFORE = "fused"
+_NETWORK_ARRAYS = ("mean", "spread", "inner", "bias", "outer", "direct")
+UNTRAINED_FEATURE = "fused"
 """The feature with the untrained order, which counts as it is."""
-LEARNED = "shipped"
+SHIPPED_FEATURE = "shipped"
 """The feature with the shipped model's score (restore/light.py), learned from other data. Networks start from it if it
 is available."""
 
@@ -129,12 +129,12 @@ class Model:
         return self.trees.scores(table) + self.network.scores(table)
 
 
-def save(model: Model, path: Path, told: dict[str, Any]) -> None:
+def save(model: Model, path: Path, training: dict[str, Any]) -> None:
     """Write `model` with a description of its training (JSON)."""
-    meta = {"version": VERSION, "features": list(model.features), "depth": model.trees.depth, "trained": told}
+    meta = {"version": VERSION, "features": list(model.features), "depth": model.trees.depth, "trained": training}
     meta |= {"embedder": model.embedder}
-    arrays = {name: getattr(model.trees, name) for name in _ARRAYS}
-    arrays |= {name: getattr(model.network, name) for name in _OF_NETWORK}
+    arrays = {name: getattr(model.trees, name) for name in _TREE_ARRAYS}
+    arrays |= {name: getattr(model.network, name) for name in _NETWORK_ARRAYS}
     with path.open("wb") as file:
         np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
 
@@ -146,16 +146,18 @@ def load(path: Path, known: Sequence[str]) -> Model:
             meta = json.loads(str(data["meta"]))
             if meta["version"] != VERSION:
                 raise LightError(f"{path}: is of version {meta['version']}, not {VERSION}; train it again")
-            arrays: dict[str, Any] = {name: np.ascontiguousarray(data[name], kind) for name, kind in _ARRAYS.items()}
+            arrays: dict[str, Any] = {
+                name: np.ascontiguousarray(data[name], kind) for name, kind in _TREE_ARRAYS.items()
+            }
             features = tuple(map(str, meta["features"]))
             trees = Trees(features=features, depth=int(meta["depth"]), **arrays)
-            network = Network(*(np.ascontiguousarray(data[name], np.float32) for name in _OF_NETWORK))
+            network = Network(*(np.ascontiguousarray(data[name], np.float32) for name in _NETWORK_ARRAYS))
             model = Model(trees, network, str(meta.get("embedder", "")))
     except LightError:
         raise
     except OSError as error:
-        told = (error.strerror or str(error)).lower()
-        raise LightError(f"{path}: {told}; name a file that `lantern train reranker` wrote, or `shipped`") from None
+        reason = (error.strerror or str(error)).lower()
+        raise LightError(f"{path}: {reason}; name a file that `lantern train reranker` wrote, or `shipped`") from None
     except Exception as error:  # zipfile, zlib and numpy raise a dozen types for damaged files
         raise LightError(f"{path}: is no model of `lantern train reranker` ({error}); train one") from None
     _check(model, path, known)
@@ -167,16 +169,16 @@ def _check(read: Model, path: Path, known: Sequence[str]) -> None:
     unknown = sorted(set(model.features) - set(known))
     if unknown:
         raise LightError(f"{path}: wants feature {unknown[0]}, which this version does not make; train it again")
-    parts = [getattr(network, name) for name in _OF_NETWORK]
-    wide = _fits_together(network, len(model.features))
-    if not wide or not all(np.isfinite(part).all() for part in parts) or not network.spread.all():
+    parts = [getattr(network, name) for name in _NETWORK_ARRAYS]
+    fits = _fits_together(network, len(model.features))
+    if not fits or not all(np.isfinite(part).all() for part in parts) or not network.spread.all():
         raise LightError(f"{path}: its weights are damaged; train it again")
     nodes = len(model.column)
-    inside = all(
+    same_length = all(
         part.shape == (nodes,) for part in (model.column, model.threshold, model.left, model.right, model.value)
     )
     pointers = np.concatenate([part.ravel() for part in (model.roots, model.left, model.right)])
-    if not inside or not 0 <= model.depth < nodes or pointers.min() < 0 or pointers.max() >= nodes:
+    if not same_length or not 0 <= model.depth < nodes or pointers.min() < 0 or pointers.max() >= nodes:
         raise LightError(f"{path}: its trees are damaged; train it again")
     if model.column.min() < 0 or model.column.max() >= len(model.features):
         raise LightError(f"{path}: its trees look at features that it does not name; train it again")
@@ -184,11 +186,13 @@ def _check(read: Model, path: Path, known: Sequence[str]) -> None:
 
 def _fits_together(network: Network, features: int) -> bool:
     units = network.bias.shape
-    long = all(part.shape == (features,) for part in (network.mean, network.spread, network.direct))
-    return long and len(units) == 1 and network.inner.shape == (features, *units) and network.outer.shape == units
+    same_features = all(part.shape == (features,) for part in (network.mean, network.spread, network.direct))
+    return (
+        same_features and len(units) == 1 and network.inner.shape == (features, *units) and network.outer.shape == units
+    )
 
 
-def grow(
+def train(
     features: Sequence[str], table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], *, rounds: int = 150
 ) -> Model:
     """Train on the candidates of each question, listwise (LambdaMART, Burges 2010; and networks). Needs lightgbm.
@@ -199,27 +203,29 @@ def grow(
         import lightgbm
     except ImportError:
         raise LightError('lightgbm is not installed; pip install "lantern-proxy[train]"') from None
-    order = {
+    parameters = {
         "objective": "lambdarank", "learning_rate": 0.08, "num_leaves": 15, "min_data_in_leaf": 40, "lambda_l2": 5.0,
         "feature_fraction": 0.4, "bagging_fraction": 0.7, "bagging_freq": 1, "max_bin": 63, "label_gain": [0, 1],
         "lambdarank_truncation_level": 15, "use_missing": False, "deterministic": True, "num_threads": 1, "verbose": -1,
     }  # fmt: skip
     data = lightgbm.Dataset(
-        _unlearned(features, table), gold.astype(np.float32), group=list(groups), free_raw_data=False
+        _without_shipped(features, table), gold.astype(np.float32), group=list(groups), free_raw_data=False
     )
-    grown = [lightgbm.train(order | {"seed": seed}, data, rounds).dump_model() for seed in _SEEDS]
-    roots = [tree["tree_structure"] for model in grown for tree in model["tree_info"]]
-    first = LEARNED if LEARNED in features else BEFORE
-    start = [float(name == first) for name in features]
-    return Model(_flat(features, roots, 1 / len(_SEEDS)), rerank_network.fit(table, gold, groups, start))
+    forests = [lightgbm.train(parameters | {"seed": seed}, data, rounds).dump_model() for seed in _SEEDS]
+    roots = [tree["tree_structure"] for model in forests for tree in model["tree_info"]]
+    first = SHIPPED_FEATURE if SHIPPED_FEATURE in features else UNTRAINED_FEATURE
+    linear_start = [float(name == first) for name in features]
+    return Model(
+        _flattened_trees(features, roots, 1 / len(_SEEDS)), rerank_network.fit(table, gold, groups, linear_start)
+    )
 
 
-def _unlearned(features: Sequence[str], table: Table) -> Table:
-    """`table` with LEARNED constant: the errors of trees are independent if they do not see it."""
-    return np.where(np.array([name == LEARNED for name in features]), np.float32(0), table)
+def _without_shipped(features: Sequence[str], table: Table) -> Table:
+    """`table` with SHIPPED_FEATURE constant: the errors of trees are independent if they do not see it."""
+    return np.where(np.array([name == SHIPPED_FEATURE for name in features]), np.float32(0), table)
 
 
-def _flat(features: Sequence[str], roots: Sequence[dict[str, Any]], share: float) -> Trees:
+def _flattened_trees(features: Sequence[str], roots: Sequence[dict[str, Any]], share: float) -> Trees:
     """LightGBM's nested trees as arrays."""
     column: list[int] = []
     threshold: list[float] = []
@@ -229,21 +235,21 @@ def _flat(features: Sequence[str], roots: Sequence[dict[str, Any]], share: float
 
     def add(node: dict[str, Any]) -> tuple[int, int]:
         """(number, height) of the node."""
-        me = len(column)
+        number = len(column)
         leaf = "leaf_value" in node
         column.append(0 if leaf else int(node["split_feature"]))
         threshold.append(0.0 if leaf else float(node["threshold"]))
         value.append(share * float(node["leaf_value"]) if leaf else 0.0)
-        left.append(me)
-        right.append(me)
+        left.append(number)
+        right.append(number)
         if leaf:
-            return me, 0
-        (left[me], a), (right[me], b) = add(node["left_child"]), add(node["right_child"])
-        return me, 1 + max(a, b)
+            return number, 0
+        (left[number], left_height), (right[number], right_height) = add(node["left_child"]), add(node["right_child"])
+        return number, 1 + max(left_height, right_height)
 
-    tops = [add(root) for root in roots]
-    numbers = [np.array(part, np.int32) for part in ([top for top, _ in tops], column, left, right)]
+    roots_and_heights = [add(root) for root in roots]
+    numbers = [np.array(part, np.int32) for part in ([top for top, _ in roots_and_heights], column, left, right)]
     return Trees(
         tuple(features), numbers[0], numbers[1], np.array(threshold), numbers[2], numbers[3], np.array(value),
-        max((height for _, height in tops), default=0),
+        max((height for _, height in roots_and_heights), default=0),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 
 PRIOR = 1.0
 """Weight of the first stage's z-scores relative to this head's logit."""
-SHARPENED = 8.0
+SIMILARITY_SCALE = 8.0
 """Factor of the two cosines, so that small weights on them have an effect."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _HEAD = "lantern_head"
@@ -29,7 +29,7 @@ def is_matching(model: str) -> bool:
     return config.is_file() and _HEAD in json.loads(config.read_text("utf-8"))
 
 
-class Matching:
+class MatchModel:
     """Encoder, head and tokenizer, with the interface of CrossEncoder: `model(**features).logits` is (n, 1)."""
 
     def __init__(self, folder: str, layers: int, max_length: int) -> None:
@@ -44,12 +44,12 @@ class Matching:
         self.model = _module(folder, layers)
         self.max_length = max_length
 
-    def predict(self, asked: Sequence[tuple[str, str]]) -> list[float]:
+    def predict(self, text_pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Logits of pairs, computed one by one."""
         import torch
 
         with torch.no_grad():
-            return [float(self.model(**features(self, [pair])).logits[0, 0]) for pair in asked]
+            return [float(self.model(**features(self, [pair])).logits[0, 0]) for pair in text_pairs]
 
     def save_pretrained(self, folder: str) -> None:
         from safetensors.torch import save_file
@@ -64,12 +64,12 @@ class Matching:
         import torch
 
         class Logits(torch.nn.Module):
-            def __init__(self, held: Any) -> None:
+            def __init__(self, module: Any) -> None:
                 super().__init__()
-                self.held = held
+                self.module = module
 
             def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-                return self.held(input_ids, attention_mask, token_type_ids).logits
+                return self.module(input_ids, attention_mask, token_type_ids).logits
 
         example = features(self, [("which port is it?", "the port is 9443")])
         torch.onnx.export(
@@ -84,9 +84,9 @@ class Matching:
         )
 
 
-def features(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
+def features(model: Any, text_pairs: Sequence[tuple[str, str]]) -> Any:
     """Pairs in the input format of `model`, a Matching or a CrossEncoder: padded to the longest."""
-    questions, memories = [q for q, _ in asked], [m for _, m in asked]
+    questions, memories = [q for q, _ in text_pairs], [m for _, m in text_pairs]
     return model.tokenizer(
         questions, memories, padding=True, truncation="longest_first", max_length=model.max_length, return_tensors="pt"
     )
@@ -103,9 +103,9 @@ def _module(folder: str, layers: int) -> Any:
             self.encoder = AutoModel.from_pretrained(  # nosec B615
                 folder, attn_implementation="eager", add_pooling_layer=False
             )
-            held = self.encoder.encoder.layer
-            if layers and layers < len(held):
-                self.encoder.encoder.layer = held[:layers]
+            all_layers = self.encoder.encoder.layer
+            if layers and layers < len(all_layers):
+                self.encoder.encoder.layer = all_layers[:layers]
                 self.encoder.config.num_hidden_layers = layers
             self.head = torch.nn.Linear(3 * self.encoder.config.hidden_size + 2, 1)
             torch.nn.init.zeros_(self.head.weight)
@@ -121,13 +121,15 @@ def _module(folder: str, layers: int) -> Any:
             ).last_hidden_state
             memory = (attention_mask * token_type_ids).to(hidden.dtype)
             question = attention_mask.to(hidden.dtype) - memory
-            asked, told = _mean(hidden, question), _mean(hidden, memory)
+            question_mean, memory_mean = _mean(hidden, question), _mean(hidden, memory)
             unit = torch.nn.functional.normalize(hidden, dim=-1)
-            alike = unit @ unit.transpose(1, 2) - 2.0 * (1.0 - memory)[:, None, :]
-            best = (alike.max(2).values * question).sum(1) / question.sum(1)
-            cosine = torch.nn.functional.cosine_similarity(asked, told)
-            tells = SHARPENED * torch.stack((best, cosine), 1)
-            return SimpleNamespace(logits=self.head(torch.cat((hidden[:, 0], asked * told, told, tells), 1)))
+            cosines = unit @ unit.transpose(1, 2) - 2.0 * (1.0 - memory)[:, None, :]
+            max_cosines = (cosines.max(2).values * question).sum(1) / question.sum(1)
+            cosine = torch.nn.functional.cosine_similarity(question_mean, memory_mean)
+            similarities = SIMILARITY_SCALE * torch.stack((max_cosines, cosine), 1)
+            return SimpleNamespace(
+                logits=self.head(torch.cat((hidden[:, 0], question_mean * memory_mean, memory_mean, similarities), 1))
+            )
 
     module = Module()
     head = Path(folder) / "head.safetensors"

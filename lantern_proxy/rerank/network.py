@@ -18,19 +18,19 @@ Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
 Table = npt.NDArray[np.float32]
 
-MOST = 5.0
+CLIP = 5.0
 """Features are clipped at this many standard deviations."""
 NETWORKS, HIDDEN = 5, 24
 """Number of networks, and hidden units of each."""
-BEST = 100
+MAX_CANDIDATES = 100
 """First candidates of a question that are used for training."""
 DROPPED = 0.3
 """Share of features, and of hidden units, dropped in each step."""
-EPOCHS, TOGETHER = 30, 16
+EPOCHS, BATCH = 30, 16
 """Passes over the questions, and questions per step."""
-RATE, WARM_UP, DECAY = 3e-3, 20, 0.3
+LEARNING_RATE, WARM_UP, WEIGHT_DECAY = 3e-3, 20, 0.3
 """Learning rate of AdamW; warm-up steps; and weight decay at rate 1."""
-FAINT = 0.1
+INITIAL_SCALE = 0.1
 """Scale of the initial output."""
 
 
@@ -54,7 +54,7 @@ class Network:
         """(n,) table: (n, features), no NaN"""
         cells = table - self.mean
         cells /= self.spread
-        np.clip(cells, -MOST, MOST, out=cells)
+        np.clip(cells, -CLIP, CLIP, out=cells)
         hidden = cells @ self.inner
         hidden += self.bias
         np.maximum(hidden, 0, out=hidden)
@@ -75,30 +75,33 @@ def fit(table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], start:
     mean = table.mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = table.std(axis=0, dtype=np.float64).astype(np.float32)
     ends = np.cumsum(groups)
-    asked = [slice(end - n, end - n + min(n, BEST)) for end, n in zip(ends.tolist(), groups, strict=True)]
-    asked = [rows for rows in asked if gold[rows].any()]
+    question_rows = [
+        slice(end - n, end - n + min(n, MAX_CANDIDATES)) for end, n in zip(ends.tolist(), groups, strict=True)
+    ]
+    question_rows = [rows for rows in question_rows if gold[rows].any()]
     draw, features, units = np.random.default_rng(1), table.shape[1], NETWORKS * HIDDEN
     weights = _Weights(
         draw.standard_normal((features, units), np.float32) / np.float32(np.sqrt(features)),
         np.zeros(units, np.float32),
-        draw.standard_normal(units, np.float32) * np.float32(FAINT / np.sqrt(HIDDEN)) * bool(asked),
+        draw.standard_normal(units, np.float32) * np.float32(INITIAL_SCALE / np.sqrt(HIDDEN)) * bool(question_rows),
         np.zeros((features, NETWORKS), np.float32),
     )
     weights.inner[spread == 0] = 0  # constant features carry no information
     spread[spread == 0] = 1
-    first = np.asarray(start, np.float32) * spread
-    if asked:
-        cells = [np.clip((table[rows] - mean) / spread, -MOST, MOST) for rows in asked]
-        known = [
-            _Known(each, each @ first, gold[rows] / gold[rows].sum()) for each, rows in zip(cells, asked, strict=True)
+    initial = np.asarray(start, np.float32) * spread
+    if question_rows:
+        cells = [np.clip((table[rows] - mean) / spread, -CLIP, CLIP) for rows in question_rows]
+        training = [
+            _TrainingQuestion(each, each @ initial, gold[rows] / gold[rows].sum())
+            for each, rows in zip(cells, question_rows, strict=True)
         ]
-        _learn(weights, known, draw)
-    outer, direct = weights.outer / np.float32(NETWORKS), first + weights.direct.mean(axis=1)
+        _train(weights, training, draw)
+    outer, direct = weights.outer / np.float32(NETWORKS), initial + weights.direct.mean(axis=1)
     return Network(mean, spread, weights.inner, weights.bias, outer, direct)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _TrainingQuestion:
     """A question's candidates with their evidence."""
 
     cells: Floats32
@@ -120,40 +123,40 @@ class _Weights:
     """(features, NETWORKS)"""
 
 
-def _learn(weights: _Weights, questions: Sequence[_Known], draw: np.random.Generator) -> None:
+def _train(weights: _Weights, questions: Sequence[_TrainingQuestion], draw: np.random.Generator) -> None:
     parts = (weights.inner, weights.bias, weights.outer, weights.direct)
     means, squares = [np.zeros_like(part) for part in parts], [np.zeros_like(part) for part in parts]
-    steps, step = EPOCHS * -(-len(questions) // TOGETHER), 0
+    steps, step = EPOCHS * -(-len(questions) // BATCH), 0
     for _ in range(EPOCHS):
         order = draw.permutation(len(questions)).tolist()
-        for begin in range(0, len(order), TOGETHER):
+        for begin in range(0, len(order), BATCH):
             step += 1
-            slopes = _slopes(weights, [questions[n] for n in order[begin : begin + TOGETHER]], draw)
-            rate = RATE * min(1.0, step / WARM_UP) * (1 - step / (steps + 1))
-            for part, slope, mean, square in zip(parts, slopes, means, squares, strict=True):
-                mean += 0.1 * (slope - mean)
-                square += 0.01 * (slope * slope - square)
-                moved = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
-                part -= rate * (moved + DECAY * part)
+            gradients = _gradients(weights, [questions[n] for n in order[begin : begin + BATCH]], draw)
+            rate = LEARNING_RATE * min(1.0, step / WARM_UP) * (1 - step / (steps + 1))
+            for part, gradient, mean, square in zip(parts, gradients, means, squares, strict=True):
+                mean += 0.1 * (gradient - mean)
+                square += 0.01 * (gradient * gradient - square)
+                step_size = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
+                part -= rate * (step_size + WEIGHT_DECAY * part)
 
 
-def _slopes(
-    weights: _Weights, some: Sequence[_Known], draw: np.random.Generator
+def _gradients(
+    weights: _Weights, questions: Sequence[_TrainingQuestion], draw: np.random.Generator
 ) -> tuple[Floats32, Floats32, Floats32, Floats32]:
     """Gradient of the loss of some questions, summed over the networks, for each part of the weights."""
-    sizes = [len(each.wanted) for each in some]
+    sizes = [len(each.wanted) for each in questions]
     starts, rows = np.cumsum([0, *sizes[:-1]]), sum(sizes)
     kept = [np.asarray(draw.random(n) >= DROPPED, np.float32) / np.float32(1 - DROPPED) for n in weights.inner.shape]
-    seen = np.concatenate([each.cells for each in some]) * kept[0]
+    seen = np.concatenate([each.cells for each in questions]) * kept[0]
     raw = seen @ weights.inner + weights.bias
     hidden = np.maximum(raw, 0) * kept[1]
     scores = (hidden * weights.outer).reshape(rows, NETWORKS, HIDDEN).sum(axis=2) + seen @ weights.direct
-    scores += np.concatenate([each.before for each in some])[:, None]
+    scores += np.concatenate([each.before for each in questions])[:, None]
     scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes, axis=0)
     shares = np.exp(scores)
     shares /= np.repeat(np.add.reduceat(shares, starts), sizes, axis=0)
-    wanted = np.concatenate([each.wanted for each in some])[:, None]
-    of_scores = ((shares - wanted) / len(some)).astype(np.float32)
+    wanted = np.concatenate([each.wanted for each in questions])[:, None]
+    of_scores = ((shares - wanted) / len(questions)).astype(np.float32)
     of_units = np.repeat(of_scores, HIDDEN, axis=1)
     of_raw = of_units * weights.outer * kept[1] * (raw > 0)
     return seen.T @ of_raw, of_raw.sum(axis=0), (hidden * of_units).sum(axis=0), seen.T @ of_scores

@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lantern_proxy.rerank.evidence import PROTECTED, TOKENS, Memory, corrections, pairs, reorder
-from lantern_proxy.rerank.match import PRIOR, Matching, features
+from lantern_proxy.rerank.evidence import PROTECTED, TOKENS_KEY, Memory, corrections, pairs, reorder
+from lantern_proxy.rerank.match import PRIOR, MatchModel, features
 
-RATE, DECAY, BATCH, WARM_UP = 2e-5, 0.01, 8, 100
-SAMPLED = 6
+LEARNING_RATE, WEIGHT_DECAY, BATCH, WARM_UP = 2e-5, 0.01, 8, 100
+SAMPLE_SIZE = 6
 """Memories per question and epoch for a model that corrects the first stage; sampled anew in each epoch."""
-TOGETHER = 16
+PAIRS_PER_PASS = 16
 """Pairs in one forward pass."""
 Arm = Literal["full", "no-text", "other-query", "shuffled", "scalars"]
 ARMS: tuple[Arm, ...] = ("full", "no-text", "other-query", "shuffled", "scalars")
@@ -59,7 +59,7 @@ class Settings:
     ones if the base already scores pairs, else the first ones."""
     tokens: int = 64
     """Most tokens of a pair; a long memory is cut. The paper uses 256; docs/restore.md has the time of both."""
-    rate: float = RATE
+    rate: float = LEARNING_RATE
     head_rate: float = 1e-3
     """Learning rate of a new scoring head (rerank/match.py)."""
     seed: int = 7
@@ -91,8 +91,8 @@ def train(examples: Sequence[Example], settings: Settings, progress: Callable[[i
     rng = random.Random(settings.seed)
     try:
         for done, batch in enumerate(batches, start=1):
-            if isinstance(model, Matching):
-                batch = [_sampled(each, rng) for each in batch]
+            if isinstance(model, MatchModel):
+                batch = [_sample(each, rng) for each in batch]
             loss = _loss(model, batch, settings.teacher_weight)
             optimiser.zero_grad()
             loss.backward()
@@ -120,13 +120,15 @@ def refuse_unknown(model: str, *, teacher: bool = False) -> None:
     try:
         scores_pairs = _has_head(model)
     except (OSError, ValueError):
-        told = "is no folder with a model's config.json here, and no model of that name can be had from the hub"
-        raise ValueError(f"{model} {told}") from None
+        problem = "is no folder with a model's config.json here, and no model of that name can be had from the hub"
+        raise ValueError(f"{model} {problem}") from None
     if teacher and not scores_pairs:
         raise ValueError(f"{model} scores no pairs; a teacher is a cross-encoder")
 
 
-def taught(examples: Sequence[Example], teacher: str, progress: Callable[[int, int], None]) -> list[Example]:
+def with_teacher_scores(
+    examples: Sequence[Example], teacher: str, progress: Callable[[int, int], None]
+) -> list[Example]:
     """The examples with the scores of a cross-encoder, a folder or a name on the hub, for the teacher term of the loss.
 
     It reads the same pairs as the model. Raises ValueError if `teacher` cannot score pairs.
@@ -145,8 +147,8 @@ def taught(examples: Sequence[Example], teacher: str, progress: Callable[[int, i
 def _base(settings: Settings) -> Any:
     """The model to start from. Word embeddings are frozen if the head is new, since there are few labels."""
     if not _has_head(settings.base):
-        made = Matching(settings.base, settings.layers, settings.tokens)
-        made.model.config.update({TOKENS: settings.tokens})
+        made = MatchModel(settings.base, settings.layers, settings.tokens)
+        made.model.config.update({TOKENS_KEY: settings.tokens})
         made.model.encoder.embeddings.requires_grad_(False)
         return made
     from sentence_transformers import CrossEncoder
@@ -154,18 +156,18 @@ def _base(settings: Settings) -> Any:
     model = CrossEncoder(
         settings.base, num_labels=1, max_length=settings.tokens, device="cpu", local_files_only=_is_local(settings.base)
     )
-    model.model.config.update({TOKENS: settings.tokens})
-    _thin(model.model, settings.layers)
+    model.model.config.update({TOKENS_KEY: settings.tokens})
+    _keep_layers(model.model, settings.layers)
     return model
 
 
-def _thin(model: Any, layers: int) -> None:
+def _keep_layers(model: Any, layers: int) -> None:
     """Keep `layers` evenly spaced layers of the encoder, including the last."""
     import torch
 
-    held = model.base_model.encoder.layer
-    if layers and layers < len(held):
-        kept = [held[(i + 1) * len(held) // layers - 1] for i in range(layers)]
+    all_layers = model.base_model.encoder.layer
+    if layers and layers < len(all_layers):
+        kept = [all_layers[(i + 1) * len(all_layers) // layers - 1] for i in range(layers)]
         model.base_model.encoder.layer = torch.nn.ModuleList(kept)
         model.config.num_hidden_layers = layers
 
@@ -189,16 +191,20 @@ def _groups(model: Any, settings: Settings) -> list[dict[str, Any]]:
         if parameter.requires_grad:
             groups.setdefault((name.startswith("head."), parameter.ndim >= 2), []).append(parameter)
     return [
-        {"params": held, "lr": settings.head_rate if head else settings.rate, "weight_decay": DECAY if matrix else 0.0}
-        for (head, matrix), held in groups.items()
+        {
+            "params": parameters,
+            "lr": settings.head_rate if head else settings.rate,
+            "weight_decay": WEIGHT_DECAY if matrix else 0.0,
+        }
+        for (head, matrix), parameters in groups.items()
     ]
 
 
-def _sampled(example: Example, rng: random.Random) -> Example:
+def _sample(example: Example, rng: random.Random) -> Example:
     """A random sample of at most SAMPLED / 2 golds and as many others, in their order."""
-    gold = sorted(rng.sample(sorted(example.gold), min(len(example.gold), SAMPLED // 2)))
+    gold = sorted(rng.sample(sorted(example.gold), min(len(example.gold), SAMPLE_SIZE // 2)))
     others = [n for n in range(len(example.memories)) if n not in example.gold]
-    kept = sorted([*gold, *rng.sample(others, min(len(others), SAMPLED - len(gold)))])
+    kept = sorted([*gold, *rng.sample(others, min(len(others), SAMPLE_SIZE - len(gold)))])
     return replace(
         example,
         memories=tuple(example.memories[n] for n in kept),
@@ -223,7 +229,7 @@ def _loss(model: Any, batch: Sequence[Example], teacher_weight: float) -> Any:
     total, start = torch.zeros(()), 0
     for each in batch:
         scored = logits[start : start + len(each.memories)]
-        if isinstance(model, Matching) and each.first:
+        if isinstance(model, MatchModel) and each.first:
             scored = scored + torch.tensor(corrections(each.first, PRIOR))
         likely = torch.log_softmax(scored, dim=0)
         start += len(each.memories)
@@ -234,15 +240,15 @@ def _loss(model: Any, batch: Sequence[Example], teacher_weight: float) -> Any:
     return total / len(batch)
 
 
-def _logits(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
+def _logits(model: Any, text_pairs: Sequence[tuple[str, str]]) -> Any:
     """(n,) scores with gradients. Pairs of similar length run together, to avoid padding all to one long memory."""
     import torch
 
-    order = sorted(range(len(asked)), key=lambda i: sum(map(len, asked[i])))
+    order = sorted(range(len(text_pairs)), key=lambda i: sum(map(len, text_pairs[i])))
     found: list[Any] = []
-    for start in range(0, len(order), TOGETHER):
-        some = [asked[i] for i in order[start : start + TOGETHER]]
-        found.append(model.model(**features(model, some)).logits[:, 0])
+    for start in range(0, len(order), PAIRS_PER_PASS):
+        batch = [text_pairs[i] for i in order[start : start + PAIRS_PER_PASS]]
+        found.append(model.model(**features(model, batch)).logits[:, 0])
     places = torch.tensor(order)
     return torch.cat(found)[torch.argsort(places)]
 
@@ -259,7 +265,7 @@ class Outcome:
     recall_at_10: tuple[list[float], list[float]]
 
 
-def destroyed(examples: Sequence[Example], arm: Arm, seed: int) -> list[Example]:
+def ablated(examples: Sequence[Example], arm: Arm, seed: int) -> list[Example]:
     """The examples without what `arm` removes. Gold and order stay: only the model's input changes."""
     rng = random.Random(seed)
     made = []
@@ -307,10 +313,10 @@ def scorer(model: Any) -> Callable[[str, float, Sequence[Memory]], Sequence[floa
     import torch
 
     def score(question: str, max_pos: float, memories: Sequence[Memory]) -> list[float]:
-        asked = pairs(question, max_pos, memories)
-        if isinstance(model, Matching):
-            return model.predict(asked)
-        found = model.predict(asked, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+        text_pairs = pairs(question, max_pos, memories)
+        if isinstance(model, MatchModel):
+            return model.predict(text_pairs)
+        found = model.predict(text_pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
         return [float(each) for each in np.asarray(found).ravel()]
 
     return score

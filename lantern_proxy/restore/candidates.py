@@ -20,7 +20,7 @@ from lantern_proxy.restore.question import coverage
 from lantern_proxy.restore.salience import says_something
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Statement, statements_of_request, superseded
-from lantern_proxy.signals import name_before, name_of_line
+from lantern_proxy.signals import speaker_name_end, transcript_name_end
 from lantern_proxy.turn import Passage, Reason
 
 OFFERS, OFFER_TIMES = 12, 3
@@ -206,7 +206,7 @@ def spans_of(candidate: Candidate, said: Sequence[int]) -> tuple[tuple[int, int]
 
 def name_chars(passage: Passage) -> int:
     """Length of the speaker's name in front of the text ("Ana: ..."), as in group chats; 0 if there is none."""
-    return name_before(passage.text) if passage.speaker == "user" else 0
+    return speaker_name_end(passage.text) if passage.speaker == "user" else 0
 
 
 def names_of(passage: Passage, lines: Sequence[Line]) -> list[tuple[int, int]]:
@@ -219,7 +219,7 @@ def names_of(passage: Passage, lines: Sequence[Line]) -> list[tuple[int, int]]:
     for line in lines if passage.speaker == "user" else ():
         start = text.rfind("\n", at, line.start) + 1 or at
         if start > at:
-            own = name_of_line(text, start)
+            own = transcript_name_end(text, start)
             at, name = start, (start, own) if own else name if first[1] else (0, 0)
         found.append(name)
     return found or [(0, 0)] * len(lines)

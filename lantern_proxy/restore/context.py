@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentences, wide_signs
+from lantern_proxy.analyze import count_wide_chars, ends_asking, is_content, query_terms, sentences
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.restore.lines import FILLER, Line, is_filler
 from lantern_proxy.restore.scope import Scope
@@ -50,7 +50,9 @@ own_terms = Memo(_own_terms, most_bytes=4 << 20, bytes_of=lambda text: 1_000 + 8
 def is_self_contained(own: frozenset[str]) -> bool:
     """Are these content words enough to understand a message? Numbers do not count: they do not say of what. Terms of
     scripts without spaces count half, since they overlap."""
-    return fsum([1 / max(1, wide_signs(term)) for term in own if not any(map(str.isdigit, term))]) >= SELF_CONTAINED
+    return (
+        fsum([1 / max(1, count_wide_chars(term)) for term in own if not any(map(str.isdigit, term))]) >= SELF_CONTAINED
+    )
 
 
 def is_short(passage: Passage) -> bool:
@@ -58,7 +60,7 @@ def is_short(passage: Passage) -> bool:
     text = passage.text
     if passage.speaker != "user" or passage.tools or len(text) > SHORT_CHARS:
         return False
-    return text.isascii() or len(text) + WIDE_CHARS * wide_signs(text) <= SHORT_CHARS
+    return text.isascii() or len(text) + WIDE_CHARS * count_wide_chars(text) <= SHORT_CHARS
 
 
 class Contexts:

@@ -20,7 +20,7 @@ from lantern_proxy.rank import Floats
 from lantern_proxy.restore.breaker import Breaker, Breakers
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.late import Asked, best_matches
+from lantern_proxy.signals.late import QuestionTokens, best_matches
 from lantern_proxy.signals.word_similarity import Numbers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MOST_PENDING = 16
 MOST_WORDS = 4_096
 """Cached words of questions with their index terms, the most recent ones."""
 
-Embedded = tuple[Vector, Asked | None, float]
+Embedded = tuple[Vector, QuestionTokens | None, float]
 """A question's vector, its token vectors, and the seconds that embedding took."""
 
 
@@ -43,7 +43,7 @@ class Meaning:
 
     cosines: Floats
     """(n,) cosine of each passage; passages without a vector get the mean."""
-    asked: Asked | None
+    asked: QuestionTokens | None
     """The question's token vectors; None without late interaction."""
 
 
@@ -133,7 +133,7 @@ class Dense:
         self._breakers.record(scope.key, now < ask.deadline or began >= ask.deadline, now)
         return None if cosines is None else Meaning(cosines, asked)
 
-    def compare_words(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
+    def compare_words(self, scope: Scope, asked: QuestionTokens, rows: Sequence[int], ask: "Ask") -> Matches | None:
         """Match the question word by word with the passages at `rows`. None if there is nothing to compare, or on
         failure, see ask.degraded."""
         weights = np.array([rarity(scope, word) for word in asked.words])

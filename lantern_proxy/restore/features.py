@@ -19,9 +19,9 @@ from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.word_table import compare_sentences
 from lantern_proxy.signals.dates import closeness, spans
-from lantern_proxy.signals.form import ASKED, TRAITS, asked
+from lantern_proxy.signals.form import QUESTION_FEATURES, TEXT_FEATURES, question_features
 from lantern_proxy.signals.late import CONTEXT, in_context, maxsim
-from lantern_proxy.signals.relative import COLUMNS, Stand, columns, log_ranks
+from lantern_proxy.signals.relative import COLUMNS, Positions, columns, log_ranks
 
 Table = npt.NDArray[np.float32]
 
@@ -46,7 +46,7 @@ _OF_NAMES = ("named", "names_other", "names")
 _OF_DAYS = ("days",)
 _NEIGHBOUR_TRAITS = ("questions", "ends_asking", "time_words", "chars", "attached")
 _OF_FORMS = (
-    *(f"asks_{name}" for name in ASKED), *TRAITS,
+    *(f"asks_{name}" for name in QUESTION_FEATURES), *TEXT_FEATURES,
     *(f"{name}_{side}" for name in _NEIGHBOUR_TRAITS for side in ("before", "after")),
     "when_and_time", "number_and_number",
 )  # fmt: skip
@@ -94,7 +94,7 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     names = frozenset(voice.name for voice in voices.values) - {""}
     things = [term for term in question.terms if term not in names] or list(question.terms)
     signals = _signals(ranked, scope.lexical(things))
-    stand = Stand(scope.places, scope.session_numbers, rows)
+    stand = Positions(scope.places, scope.session_numbers, rows)
     low = float(ranked.fused.min())
     *relative, of_all = columns(np.array([*signals.values(), ranked.fused - low]), stand)
     wide = np.vstack([rows, scope.neighbours(rows, np.array([[-1], [1], [-2]]))])
@@ -203,18 +203,18 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
     return _OF_WORDS, np.array(values)
 
 
-def _sentences(scope: Scope, asked: Matches, around: Ints) -> Columns:
+def _sentences(scope: Scope, matches: Matches, around: Ints) -> Columns:
     """How well the question matches a passage's statements, its questions, and those of its neighbours: an answer
     repeats little of the question just before it.
 
     around: (4, m) the rows, and those of the messages before, after, and two before
     """
-    assert asked.pieces is not None
-    asks, tells, count = compare_sentences(scope, asked.pieces, around[:3], around[[0, 1, 3]])
+    assert matches.pieces is not None
+    asks, tells, count = compare_sentences(scope, matches.pieces, around[:3], around[[0, 1, 3]])
     likely = CONTEXT * asks[:, 1]
     parts = (asks[:, 0], tells[:, 0], asks[:, 1], tells[:, 1], asks[:, 2], tells[:, 2], np.maximum(tells[:, 0], likely))
     best = np.clip(np.array(parts), 0, 1)
-    share = asked.weights / (float(asked.weights.sum()) or 1.0)
+    share = matches.weights / (float(matches.weights.sum()) or 1.0)
     return _OF_SENTENCES, np.vstack([share @ best, share @ (best * best * best)[:-1], count[None, 0]])
 
 
@@ -270,8 +270,8 @@ def _forms(scope: Scope, question: Question, around: Ints) -> Columns:
 
     around: (3, m) the rows, and those of the messages before and after
     """
-    traits = scope.passages.traits(around.ravel()).T.reshape(len(TRAITS), *around.shape)
-    wants = np.array(asked(question.text))
+    traits = scope.passages.traits(around.ravel()).T.reshape(len(TEXT_FEATURES), *around.shape)
+    wants = np.array(question_features(question.text))
     values = (
         np.repeat(wants[:, None], around.shape[1], axis=1),
         traits[:, 0],
@@ -281,9 +281,9 @@ def _forms(scope: Scope, question: Question, around: Ints) -> Columns:
     return _OF_FORMS, np.concatenate(values)
 
 
-_NEIGHBOUR_TRAIT_COLUMNS = [TRAITS.index(name) for name in _NEIGHBOUR_TRAITS]
-_WANTED = [ASKED.index("when"), ASKED.index("number")]
-_WANTS = [TRAITS.index("time_words"), TRAITS.index("numbers")]
+_NEIGHBOUR_TRAIT_COLUMNS = [TEXT_FEATURES.index(name) for name in _NEIGHBOUR_TRAITS]
+_WANTED = [QUESTION_FEATURES.index("when"), QUESTION_FEATURES.index("number")]
+_WANTS = [TEXT_FEATURES.index("time_words"), TEXT_FEATURES.index("numbers")]
 
 
 def _in_context(matched: Matched, scope: Scope) -> Floats:

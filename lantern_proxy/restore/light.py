@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lantern_proxy.rank import Floats, Ints, best
-from lantern_proxy.rerank.light import BEFORE, LEARNED, LightError, Model, load
+from lantern_proxy.rerank.light import SHIPPED_FEATURE, UNTRAINED_FEATURE, LightError, Model, load
 from lantern_proxy.restore.features import FEATURES, LEXICAL, TABLE_FEATURES, Ranked, Table, table
 
 POOL = 100
@@ -17,7 +17,7 @@ POOL = 100
 gain nothing."""
 LEARNED_FROM = 150
 """How many of the best passages of a question a model is trained on."""
-KNOWN = (*FEATURES, LEARNED)
+KNOWN = (*FEATURES, SHIPPED_FEATURE)
 """Features that a model may use."""
 
 SHIPPED = "shipped"
@@ -52,7 +52,7 @@ class Light:
         if model is None or not len(rows) or not ranked.question.terms:
             return fused
         values = _table(ranked, rows, model.features)
-        before = values[:, model.features.index(BEFORE)] if self.caution else 0.0
+        before = values[:, model.features.index(UNTRAINED_FEATURE)] if self.caution else 0.0
         cautious = self.caution * (1 - ranked.scope.mean_openness) * before
         order = np.argsort(-(model.scores(values) + cautious), kind="stable")
         dealt = fused.copy()
@@ -74,10 +74,10 @@ def pool(ranked: Ranked) -> Ints:
 
 
 def available(ranked: Ranked) -> tuple[str, ...]:
-    """The features that these signals allow, LEARNED last."""
+    """The features that these signals allow, SHIPPED_FEATURE last."""
     found = FEATURES if ranked.cosines is not None and ranked.vector_matches is not None else LEXICAL
     return (
-        (*found, LEARNED)
+        (*found, SHIPPED_FEATURE)
         if ranked.table_matches is not None
         else tuple(name for name in found if name not in TABLE_FEATURES)
     )
@@ -90,8 +90,8 @@ def examples(ranked: Ranked) -> tuple[Ints, tuple[str, ...], Table]:
 
 
 def _table(ranked: Ranked, rows: Ints, wanted: tuple[str, ...]) -> Table:
-    """`table`, and if LEARNED is wanted the shipped model's scores of the same candidates."""
-    if LEARNED not in wanted:
+    """`table`, and if SHIPPED_FEATURE is wanted the shipped model's scores of the same candidates."""
+    if SHIPPED_FEATURE not in wanted:
         return table(ranked, rows, wanted)
     first, own, columns, place = _shipped_for(wanted)
     found = table(ranked, rows, own)
@@ -101,13 +101,13 @@ def _table(ranked: Ranked, rows: Ints, wanted: tuple[str, ...]) -> Table:
 
 @lru_cache
 def _shipped_for(wanted: tuple[str, ...]) -> tuple[Model, tuple[str, ...], Ints, int]:
-    """(the shipped model that needs only these features, with vectors if possible; these without LEARNED; the columns
-    of the model's features; the column of LEARNED). LightError if there is no such model."""
+    """(the shipped model that needs only these features, with vectors if possible; these without SHIPPED_FEATURE; the
+    columns of the model's features; the column of SHIPPED_FEATURE). LightError if there is no such model."""
     model = next((each for each in map(_shipped, _SHIPPED) if set(each.features) <= set(wanted)), None)
     if model is None:
         raise LightError(f"no model that comes with Lantern does with {len(wanted)} features; train it again")
-    own = tuple(name for name in wanted if name != LEARNED)
-    return model, own, np.array([own.index(name) for name in model.features]), wanted.index(LEARNED)
+    own = tuple(name for name in wanted if name != SHIPPED_FEATURE)
+    return model, own, np.array([own.index(name) for name in model.features]), wanted.index(SHIPPED_FEATURE)
 
 
 def open_light(wanted: str) -> Light | None:
@@ -118,7 +118,7 @@ def open_light(wanted: str) -> Light | None:
     if not wanted:
         return None
     model = load(Path(wanted).expanduser(), KNOWN)
-    if LEARNED in model.features:
+    if SHIPPED_FEATURE in model.features:
         _shipped_for(model.features)  # read now, not at the first question
     return Light((model,))
 

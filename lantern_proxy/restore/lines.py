@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, ends_asking, length_in_words, sentences, terms
+from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, ends_asking, estimated_words, sentences, terms
 from lantern_proxy.analyze import keys as keys_of
-from lantern_proxy.analyze.code import code_among
+from lantern_proxy.analyze.code import which_are_code
 from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
-from lantern_proxy.analyze.printed import rows, stands_elsewhere
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.analyze.standing import laid_down, may_lay_down
+from lantern_proxy.analyze.standing import instruction_kind, may_be_instruction
+from lantern_proxy.analyze.tool_calls import is_redundant_call
+from lantern_proxy.analyze.tool_output import rows
 from lantern_proxy.restore.present import Present
 from lantern_proxy.turn import CLIENT, Passage, canonical
 
@@ -25,8 +26,8 @@ FILLER = 0.1
 """Sentences with at most this salience have no content ("You're welcome!")."""
 
 Sort = Literal["plain", "rule", "preference", "code", "greeting", "printed"]
-"""The category of a sentence, where it matters: see analyze/standing.py, analyze/code.py, analyze/printed.py and
-`greets`.
+"""The category of a sentence, where it matters: see analyze/standing.py, analyze/code.py,
+analyze/tool_output.py, analyze/tool_calls.py and `greets`.
 
 printed: output that a tool would give again if asked again (a row of its output, source code, what was written into
 a file), or a call that only reads."""
@@ -59,16 +60,16 @@ def lines(passage: Passage) -> tuple[Line, ...]:
     row_templates = _rows(passage.text)
     spans = sentences(passage.text)
     texts = [passage.text[start:end] for start, end in spans]
-    lays_down = passage.speaker == "user" and may_lay_down(passage.text)
+    may_instruct = passage.speaker == "user" and may_be_instruction(passage.text)
     all_facts = _STEMS.facts(texts)
-    code_lines = code_among(texts, all_facts)
+    code_lines = which_are_code(texts, all_facts)
     printed = _printed(passage, spans, code_lines)
     parsed = zip(spans, texts, all_facts, _keys_of(passage, spans), code_lines, printed, strict=True)
     for (start, end), text, facts, keys, is_code, is_printed in parsed:
         value = salience(text, facts, passage.speaker, specific=bool(keys))
         if row_templates and _is_mostly_rows(text, row_templates):
             value *= _TABLE_ROW.get(passage.speaker, 0.1)
-        sort: Sort = "code" if is_code else (laid_down(text) if lays_down else None) or "plain"
+        sort: Sort = "code" if is_code else (instruction_kind(text) if may_instruct else None) or "plain"
         sort = "printed" if is_printed else "greeting" if sort == "plain" and greets(text) else sort
         value *= _WORTH.get("code" if is_code else sort, 1.0)
         if passage.speaker == "assistant" and _ANNOUNCES.match(text):
@@ -84,12 +85,12 @@ def _printed(passage: Passage, spans: Sequence[tuple[int, int]], coded: Sequence
     if passage.speaker != "tool":
         name = passage.tools[0] if passage.tools else ""
         arguments = passage.text.removeprefix(f"{name}:").lstrip()
-        goes_on = not passage.text.startswith(f"{name}:")
-        return [bool(name) and stands_elsewhere(name, arguments, goes_on=goes_on)] * len(spans)
+        continued = not passage.text.startswith(f"{name}:")
+        return [bool(name) and is_redundant_call(name, arguments, continued=continued)] * len(spans)
     chars = [end - start for start, end in spans]
     if 2 * sum(size for size, code in zip(chars, coded, strict=True) if code) >= sum(chars):
         return [True] * len(spans)
-    found = _in_rows(spans, rows(passage.text, goes_on=passage.part > 0))
+    found = _in_rows(spans, rows(passage.text, continued=passage.part > 0))
     return [code or row for code, row in zip(coded, found, strict=True)]
 
 
@@ -262,7 +263,7 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
 
     facts: of the sentence, with the flags above. specific: does it contain specific terms?
     """
-    says_little = length_in_words(facts.pieces, facts.wide) <= 2
+    says_little = estimated_words(facts.pieces, facts.wide) <= 2
     if says_little and len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
         return 0.02  # encoded data, minified code
     if says_little and not specific and len(text) < 40:

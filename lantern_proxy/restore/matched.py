@@ -12,7 +12,7 @@ from lantern_proxy.restore.dense import Dense, Matches
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.word_table import compare_words, question_vectors
-from lantern_proxy.signals.late import Asked, in_context, maxsim
+from lantern_proxy.signals.late import QuestionTokens, in_context, maxsim
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
@@ -52,7 +52,7 @@ def smoothed(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
     return smooth(scores, scope.places, shares=shares, openness=scope.openness)
 
 
-def match_by_vectors(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -> Matched | None:
+def match_by_vectors(scope: Scope, dense: Dense, asked: QuestionTokens, total: Floats, ask: "Ask") -> Matched | None:
     """The best passages by `total`, matched with the question word by word; None if there is nothing to compare."""
     rows = among_best(total, LATE_POOL)
     found = dense.compare_words(scope, asked, rows.tolist(), ask)

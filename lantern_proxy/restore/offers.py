@@ -76,10 +76,10 @@ def _mark_of_later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mappin
 
 def _salience(candidate: Candidate, scope: Scope) -> float:
     """Logarithm of how likely a passage is to be asked for, whatever the question."""
-    said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
-    said = said or [candidate.lines[i] for i in candidate.lost]
+    lines = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
+    lines = lines or [candidate.lines[i] for i in candidate.lost]
     return math.log(
-        likelihood(said, term_weight, scope.rarities.__getitem__, Surroundings(answers=_answers(scope, candidate.row)))
+        likelihood(lines, term_weight, scope.rarities.__getitem__, Surroundings(answers=_answers(scope, candidate.row)))
     )
 
 
@@ -113,21 +113,21 @@ def _answers(scope: Scope, row: int) -> bool:
 
 
 def _with_tables(
-    candidate: Candidate, telling: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+    candidate: Candidate, relevant: AbstractSet[int], matching: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
-    """`telling`, and the header of each table of which it has a row; all rows if only the header matches the question:
+    """`relevant`, and the header of each table of which it has a row; all rows if only the header matches the question:
     "Which of them have a sauna?". A header is added even if the request has it with other rows."""
-    found = set(telling)
-    for header, *rows in tables(candidate.passage, candidate.lines) if telling else ():
-        if not bears.isdisjoint(rows) or header not in bears:
-            found |= {header} if not telling.isdisjoint(rows) else set()
+    found = set(relevant)
+    for header, *rows in tables(candidate.passage, candidate.lines) if relevant else ():
+        if not matching.isdisjoint(rows) or header not in matching:
+            found |= {header} if not relevant.isdisjoint(rows) else set()
         else:
             found |= {header, *rows}.intersection(lost)
     return found
 
 
 def _with_heads(
-    candidate: Candidate, shown: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+    candidate: Candidate, shown: AbstractSet[int], matching: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
     """`shown`, and the headings of these lines, even if the request has them, possibly elsewhere or with other lines.
     Below a heading that matches the question, and of which nothing is shown, the lines that it heads."""
@@ -137,7 +137,7 @@ def _with_heads(
     found = set(shown)
     for i in shown:
         found.update(headings_above(i, of))
-        below = [n for n in lost if i in headings_above(n, of)] if i in bears and i in of else []
+        below = [n for n in lost if i in headings_above(n, of)] if i in matching and i in of else []
         if below and shown.isdisjoint(below):
             chars = 0
             for n in below:
@@ -168,14 +168,14 @@ def _offer(
     old: line -> what replaces it. Lines that are replaced completely are left out, or marked if there are no others.
     """
     lost = [i for i in candidate.lost if i not in old or not old[i].whole] or list(candidate.lost)
-    bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
-    said = {i for i in bears if candidate.lines[i].sort != "printed"}
+    matching = {i for i in lost if coverage(mass, candidate.lines[i].words)}
+    in_prose = {i for i in matching if candidate.lines[i].sort != "printed"}
     answering = answering_rows(candidate, mass).intersection(lost)
-    telling = said | (answering or {i for i in lost if may_answer(candidate.lines[i], mass)})
-    shown = _with_heads(candidate, _with_tables(candidate, telling, bears, lost), bears, lost)
+    relevant = in_prose | (answering or {i for i in lost if may_answer(candidate.lines[i], mass)})
+    shown = _with_heads(candidate, _with_tables(candidate, relevant, matching, lost), matching, lost)
     shown = _with_few_words(candidate, shown, lost)
-    goes_in = sorted(shown or lost)
-    told, at = [candidate.lines[i] for i in goes_in], {i: n for n, i in enumerate(goes_in)}
+    chosen_rows = sorted(shown or lost)
+    chosen, at = [candidate.lines[i] for i in chosen_rows], {i: n for n, i in enumerate(chosen_rows)}
     over = needed_headings(candidate.passage, candidate.lines)
     names = names_of(candidate.passage, candidate.lines)
     newer = max((old[i] for i in shown or lost if i in old), default=None, key=lambda each: each.turn or math.inf)
@@ -183,12 +183,12 @@ def _offer(
     likely *= PINNED if candidate.passage.pinned else 1.0
     return pack.Offer(
         candidate.passage,
-        tuple((line.start, line.end) for line in told),
+        tuple((line.start, line.end) for line in chosen),
         likely,
-        tuple(sentence_worth(line, mass) for line in told),
+        tuple(sentence_worth(line, mass) for line in chosen),
         scope.passages[candidate.row].words,
         newer.mark if newer else "",
-        tuple(names[i] for i in goes_in),
+        tuple(names[i] for i in chosen_rows),
         name_chars=name_chars(candidate.passage),
-        over=tuple(tuple(at[head] for head in over[i] if head in at) for i in goes_in),
+        over=tuple(tuple(at[head] for head in over[i] if head in at) for i in chosen_rows),
     )

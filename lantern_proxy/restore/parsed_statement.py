@@ -12,10 +12,10 @@ from lantern_proxy.analyze import folded, terms
 from lantern_proxy.turn_memo import Memo
 
 _TO = r"\b[^.?!]{0,60}?\bto"
-_ENDED_ELSEWHERE = (
+_ENDED_IN_OTHER_LANGUAGES = (
     r"nicht mehr|kein\w* mehr|ya no|non più|não \w+ mais|já não|niet meer|już nie|больше не|уже не|n(?:e |')\w+ plus"
 )
-_NOW_ELSEWHERE = (
+_NOW_IN_OTHER_LANGUAGES = (
     "jetzt|nun|ab sofort|statt|anstatt|sondern|maintenant|désormais|plutôt|au lieu|ahora|en vez|en lugar|ora|adesso"
     "|invece|agora|em vez|voortaan|nu|in plaats|teraz|zamiast|теперь|вместо|artık|yerine"
 )
@@ -33,13 +33,13 @@ CUE = re.compile(
     r"|on second thought|(?<=\w )now"
     r"|renam(?:e|ed|ing)|replac(?:e|ed|es|ing)|changed my mind|postponed|rescheduled|pushed (?:back )?to"
     r"|from now on|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that|the)"
-    rf"|{_BACK}|désormais|voortaan|ab sofort|(?<=\w )(?:{_NOW_ELSEWHERE})|{_ENDED_ELSEWHERE})\b",
+    rf"|{_BACK}|désormais|voortaan|ab sofort|(?<=\w )(?:{_NOW_IN_OTHER_LANGUAGES})|{_ENDED_IN_OTHER_LANGUAGES})\b",
     re.I,
 )
 """Words that signal a change."""
 _ENDED = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|dropped|got rid of|removed|quit|gave up|abandoned"
-    rf"|{_ENDED_ELSEWHERE})\b",
+    rf"|{_ENDED_IN_OTHER_LANGUAGES})\b",
     re.I,
 )
 """Words that say that something is over and nothing replaces it."""
@@ -50,7 +50,7 @@ _ENDED_SIGNS = (
 _CUE_SIGNS = (
     "actually", "instead", "rather than", "correction", "scratch that", "chang", "switch", "mov", "migrat", "updat",
     "bump", "second thought", "renam", "replac", "postponed", "rescheduled", "pushed", "sorry, ", "i meant", "make ",
-    "back to", "now", *_NOW_ELSEWHERE.split("|"), *_ENDED_SIGNS,
+    "back to", "now", *_NOW_IN_OTHER_LANGUAGES.split("|"), *_ENDED_SIGNS,
 )  # fmt: skip
 """Every match of _ENDED (or CUE) contains one of these; looking for them costs a tenth of matching the patterns."""
 _PLAIN = r"[a-z]++(?![\w/@-]|\.\w)"
@@ -101,7 +101,7 @@ _CHANGING = _LINKING | frozenset(
     postponed rescheduled pushed back make made let lets go going went forget please ok okay yes
     stopped dropped got rid removed quit gave up abandoned
     nicht kein keine mehr ya più mais já não non niet meer już nie больше не уже а plus pas ne lieu de des al
-    plaats van del vez lugar à au y {_NOW_ELSEWHERE.replace("|", " ")} değil
+    plaats van del vez lugar à au y {_NOW_IN_OTHER_LANGUAGES.replace("|", " ")} değil
     """.split()
 )
 """Words that a newer statement may have although the older one lacks them."""
@@ -277,16 +277,18 @@ def _locate_values(text: str) -> Iterator[Value]:
         if not isinstance(piece, str):
             sort, last, next_ = _sort(piece), pieces[n - 1] if n else "", n + 1
             end = next((m for m in range(next_, len(pieces)) if _is_mark(pieces[m])), len(pieces))
-            behind = pieces[next_:end]
-            counts = sort == "number" and bool(behind and isinstance(behind[0], str) and _stem_or_value(behind[0]))
-            told = [_stem_or_value(each) for each in behind[counts:]]
+            following = pieces[next_:end]
+            counts = sort == "number" and bool(
+                following and isinstance(following[0], str) and _stem_or_value(following[0])
+            )
+            stems = [_stem_or_value(each) for each in following[counts:]]
             yield Value(
                 text=_plain(piece),
                 sort=sort,
                 before=_stem_or_value(last) if sort == "number" and isinstance(last, str) and _WORD.match(last) else "",
                 after_to="to" in pieces[max(0, n - 2) : n],
-                unit=_stem_or_value(behind[0]) if counts else "",
-                tail=tuple(each for each in told if each),
+                unit=_stem_or_value(following[0]) if counts else "",
+                tail=tuple(each for each in stems if each),
                 head=frozenset(
                     _stem_or_value(each) for each in pieces[:end] if isinstance(each, str) and not _is_mark(each)
                 )

@@ -17,7 +17,7 @@ from lantern_proxy.restore.headings import headings
 from lantern_proxy.restore.lines import FILLER, Line, is_filler, takes_back
 from lantern_proxy.restore.present import Present, never
 from lantern_proxy.restore.salience import Surroundings, content, likelihood, says_something
-from lantern_proxy.signals import name_before, named
+from lantern_proxy.signals import has_speaker_names, speaker_name_end
 from lantern_proxy.turn import Passage
 
 GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
@@ -113,7 +113,9 @@ def is_agent_session(some: Sequence[Passage]) -> bool:
 def is_group_chat(some: Sequence[Passage]) -> bool:
     """Do these passages come from a chat between people, where user messages begin with their author's name?"""
     said = [each for each in some if each.speaker == "user"]
-    return named([each.text[: name_before(each.text)] for each in said], [each.speaker for each in said])
+    return has_speaker_names(
+        [each.text[: speaker_name_end(each.text)] for each in said], [each.speaker for each in said]
+    )
 
 
 def parts_of(

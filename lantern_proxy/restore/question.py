@@ -15,7 +15,7 @@ from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.parts import is_group_chat
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import asks, looks_back, personal, subject
-from lantern_proxy.signals import name_before, named, speaker_name
+from lantern_proxy.signals import has_speaker_names, speaker_name, speaker_name_end
 from lantern_proxy.turn import Passage
 
 MOST_TERMS = 32
@@ -175,7 +175,7 @@ def without_speaker(question: Question, text: str) -> Question:
     """`question` parsed again from `text` without the name of the speaker in front ("Ana: did she say yes?"), which is
     not what is asked for. The name stays in personal questions: the speaker may have mentioned the matter before."""
     said = spoken(text)
-    return question if question.personal or not speaker_name(said) else parse_question(said[name_before(said) :])
+    return question if question.personal or not speaker_name(said) else parse_question(said[speaker_name_end(said) :])
 
 
 def fit_to_scope(question: Question, text: str, scope: Scope) -> Question:
@@ -186,7 +186,9 @@ def fit_to_scope(question: Question, text: str, scope: Scope) -> Question:
     if name:
         voices = scope.passages.facets(np.arange(max(0, len(scope) - LOOK_AT_NAMES), len(scope))).voices
         names = [voice.name for voice in voices.values]
-        if name in names and named(names, [voice.speaker for voice in voices.values], voices.counts.tolist()):
+        if name in names and has_speaker_names(
+            names, [voice.speaker for voice in voices.values], voices.counts.tolist()
+        ):
             question = without_speaker(question, text)
     known = tuple(term for term in question.terms if not _is_letter(term) or scope.lexical([term]).any())
     return question if len(known) == len(question.terms) else replace(question, terms=known)

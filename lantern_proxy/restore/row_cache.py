@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lantern_proxy.rank import Floats, Ints
-from lantern_proxy.signals.word_similarity import Lists, Pieces
+from lantern_proxy.signals.word_similarity import PieceLists, Pieces
 
 Make = Callable[[list[int]], Sequence[Sequence[float]]]
 """Distinct rows -> the numbers of each."""
@@ -82,7 +82,7 @@ class PieceCache(RowCache):
 
     def lists_of(
         self, rows: Ints, split: Callable[[list[int]], Sequence[Sequence[Pieces]]], *, most: int
-    ) -> list[Lists]:  # fmt: skip
+    ) -> list[PieceLists]:  # fmt: skip
         """The lists of the passages at `rows`, each in the shape of `rows`; empty for a row of -1.
 
         split: computes the lists of rows that are not cached
@@ -93,7 +93,7 @@ class PieceCache(RowCache):
             return [[number for one in own for number in self._appended(one)] for own in split(missing)]
 
         spans = self.of(rows.ravel(), made, most=most).T.astype(np.uint32, order="C").reshape(self._width, *rows.shape)
-        return [Lists(self._pieces, *spans[n : n + 2]) for n in range(0, self._width, 2)]
+        return [PieceLists(self._pieces, *spans[n : n + 2]) for n in range(0, self._width, 2)]
 
     def _appended(self, pieces: Pieces) -> tuple[int, int]:
         """Append some pieces to `_pieces`; returns where they begin there, and how many there are."""

@@ -27,8 +27,8 @@ from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.word_table import shipped_table
 from lantern_proxy.route import lead
 from lantern_proxy.route_types import query_type
-from lantern_proxy.signals import keywords, named, said_by
-from lantern_proxy.signals.form import Form, fits
+from lantern_proxy.signals import has_speaker_names, keywords, speaker_scores
+from lantern_proxy.signals.form import Form, form_scores
 from lantern_proxy.turn import CLIENT
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
     speakers = [voice.speaker for voice in voices.values]
     names = [voice.name for voice in voices.values] if _has_names(voices) else [""] * len(speakers)
     scores = np.zeros(len(scope))
-    scores[rows] = voices.each(said_by(speakers, names, question.words, role))
+    scores[rows] = voices.each(speaker_scores(speakers, names, question.words, role))
     if not question.words.isdisjoint(names):
         return scores, NAMED
     return scores, ROLE if own or role == "assistant" else USER
@@ -315,7 +315,7 @@ def _form(fusion: _Fusion, rows: Ints) -> Floats:
     told = scope.passages.facets(rows)
     people = all(voice.speaker in ("user", CLIENT) for voice in told.voices.values) and _has_names(told.voices)
     answers = _answers(scope, rows) if people else None
-    worth = fits(fusion.question.text, told.forms, answers=answers)
+    worth = form_scores(fusion.question.text, told.forms, answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))
     scores[rows] = worth
     return scores
@@ -323,7 +323,9 @@ def _form(fusion: _Fusion, rows: Ints) -> Floats:
 
 def _has_names(voices: Shared[Voice]) -> bool:
     """Do user messages begin with the speaker's name?"""
-    return named([v.name for v in voices.values], [v.speaker for v in voices.values], voices.counts.tolist())
+    return has_speaker_names(
+        [v.name for v in voices.values], [v.speaker for v in voices.values], voices.counts.tolist()
+    )
 
 
 def _answers(scope: Scope, rows: Ints) -> Floats:

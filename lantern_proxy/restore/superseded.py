@@ -69,13 +69,13 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
     for i in sorted(range(len(statements)), key=lambda i: statements[i].order):
         if late():
             break
-        said = statements[i]
-        now = read[i] = parse_statement(said.text)
-        rivals = _rivals(now, index, frames) if said.by_user else ()
-        earlier = (j for j in rivals if statements[j].order[:2] < said.order[:2])
+        statement = statements[i]
+        now = read[i] = parse_statement(statement.text)
+        rivals = _rivals(now, index, frames) if statement.by_user else ()
+        earlier = (j for j in rivals if statements[j].order[:2] < statement.order[:2])
         still = (j for j in earlier if j not in replaced or not replaced[j].whole)
         for j in islice((j for j in still if _replaces(now, read[j])), MOST_ALIKE):
-            replaced[j] = Newer(said.turn, i, _is_whole(now, read[j]))
+            replaced[j] = Newer(statement.turn, i, _is_whole(now, read[j]))
         index.add(i)
         frames.setdefault(now.frame, []).append(i)
     return {j: _newest(newer, replaced) for j, newer in replaced.items() if not _is_restored(j, replaced, read)}
@@ -116,10 +116,10 @@ class _StatementIndex:
             for stem in (*each.words, *each.all_values) if each.values else ():
                 self._of.setdefault(stem, []).append(i)
         self._waiting.clear()
-        told = [
+        sharing = [
             i for stem in (*(now.words - CHANGE_STEMS), *now.all_values) for i in self._of.get(stem, ())[-MOST_RIVALS:]
         ]
-        return dict.fromkeys(sorted(told, reverse=True)[:MOST_RIVALS])
+        return dict.fromkeys(sorted(sharing, reverse=True)[:MOST_RIVALS])
 
 
 def _rivals(now: ParsedStatement, index: _StatementIndex, frames: Mapping[tuple[str, ...], list[int]]) -> Iterable[int]:
@@ -137,12 +137,12 @@ def _replaces(now: ParsedStatement, old: ParsedStatement) -> bool:
     if now.says_ended and now.all_values <= old.all_values:
         over = now.words - CHANGE_STEMS
         return over <= old.words and (bool(over) or now.all_values == old.all_values)
-    gone, come = old.all_values - now.tokens, now.all_values - old.tokens
+    gone, added = old.all_values - now.tokens, now.all_values - old.tokens
     if not now.says_changed:
-        alike = now.frame == old.frame and len(gone) == 1 == len(come)
-        return alike and any(new.text in come and new.stated for new in now.located_values)
+        alike = now.frame == old.frame and len(gone) == 1 == len(added)
+        return alike and any(new.text in added and new.stated for new in now.located_values)
     return any(
-        new.text in come and come.isdisjoint(new.other_values) and not new.negated and _changes(now, new, old, gone)
+        new.text in added and added.isdisjoint(new.other_values) and not new.negated and _changes(now, new, old, gone)
         for new in now.located_values
     )
 
@@ -184,9 +184,9 @@ def _stands_for(new: Value, old: Value) -> bool:
 def _is_whole(now: ParsedStatement, old: ParsedStatement) -> bool:
     """Does the newer statement contain all of the older except the value that changed? Then nothing is lost with the
     older."""
-    gone, come = old.all_values - now.tokens, now.all_values - old.tokens
+    gone, added = old.all_values - now.tokens, now.all_values - old.tokens
     changed = [before for before in old.located_values if before.text in gone]
-    values = [new for new in now.located_values if new.text in come]
+    values = [new for new in now.located_values if new.text in added]
     only = len(gone) <= bool(values) and all(_stands_for(new, before) for new in values for before in changed)
     return now.says_changed and only and old.words - OWN <= now.words | now.all_values
 
@@ -205,8 +205,10 @@ class Changes:
     def has_same_unit(self, new: str) -> bool:
         """Has `new` another value of the same unit: 7450 for 7600 or 10 mg for 20 mg, but not "6 weeks"?"""
         kinds = {(sort, unit) for _, sort, unit in self._old.kinds}
-        others = [(sort, unit) for value, sort, unit in parse_statement(new).kinds if value not in self._old.all_values]
-        return any(kind in kinds and kind[0] != "name" for kind in others)
+        new_kinds = [
+            (sort, unit) for value, sort, unit in parse_statement(new).kinds if value not in self._old.all_values
+        ]
+        return any(kind in kinds and kind[0] != "name" for kind in new_kinds)
 
     def names_old_value(self, new: str) -> bool:
         """Does `new` repeat a value of the older text? A name counts even where it cannot be told from other words, as
@@ -217,13 +219,13 @@ class Changes:
 def stating(passage: Passage, of: Sequence[Line]) -> tuple[int, ...]:
     """Lines in which a user or an assistant states something that a later statement may replace. Table rows are left
     out: what replaces one cell says nothing of the others."""
-    told = [
+    stating_lines = [
         i
         for i, line in enumerate(of if passage.speaker in ("user", "assistant") else ())
         if line.keys and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```")
     ]
-    rows = {i for table in tables(passage, of) for i in table} if told else ()
-    return tuple([i for i in told if i not in rows])
+    rows = {i for table in tables(passage, of) for i in table} if stating_lines else ()
+    return tuple([i for i in stating_lines if i not in rows])
 
 
 def precompute(statement: str) -> None:
@@ -232,10 +234,10 @@ def precompute(statement: str) -> None:
     _ = read.words, read.says_changed, read.says_ended
 
 
-def statements_of_request(question: str, told: str) -> Iterator[str]:
+def statements_of_request(question: str, users_text: str) -> Iterator[str]:
     """Sentences of the request that may replace what was lost: those of the question, and those that signal a
     change."""
     found = [question[a:b] for a, b in sentences(question[:HELD_CHARS])]
-    for text in told.splitlines():
+    for text in users_text.splitlines():
         found += [change for a, b in sentences(text) if CUE.search(change := text[a:b])]
     yield from (each for each in dict.fromkeys(found) if len(each) <= MOST_CHARS and not ends_asking(each))

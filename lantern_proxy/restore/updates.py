@@ -19,7 +19,7 @@ from lantern_proxy.restore.context import Context, Contexts, is_self_contained, 
 from lantern_proxy.restore.lines import greets
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
-from lantern_proxy.signals import name_before
+from lantern_proxy.signals import speaker_name_end
 from lantern_proxy.turn import Passage
 
 RIVALS, SHORT_RIVALS = 6, 24
@@ -254,4 +254,4 @@ def is_later(scope: Scope, row: int) -> npt.NDArray[np.bool_]:
 
 def speaker_prefix(passage: Passage) -> str:
     """The speaker's name in front of a passage, with its colon; empty if there is none."""
-    return passage.text[: name_before(passage.text)]
+    return passage.text[: speaker_name_end(passage.text)]

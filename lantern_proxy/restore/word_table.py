@@ -11,8 +11,8 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.dense import Matches, rarity
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.late import Asked, Tokens
-from lantern_proxy.signals.word_similarity import Counts, Lists, Numbers, Table, units, words
+from lantern_proxy.signals.late import QuestionTokens, Tokens
+from lantern_proxy.signals.word_similarity import Counts, Numbers, PieceLists, Table, units, words
 
 log = logging.getLogger(__name__)
 
@@ -44,18 +44,18 @@ def compare_sentences(scope: Scope, asked: Numbers, asking: Ints, telling: Ints)
     starts, counts = (
         np.concatenate((a[:n], t[n:])) for a, t in ((asks.starts, tells.starts), (asks.counts, tells.counts))
     )
-    found = table.best_matches(asked, Lists(asks.pieces, starts, counts))
+    found = table.best_matches(asked, PieceLists(asks.pieces, starts, counts))
     return found[:, :n], found[:, n:], counts[n:]
 
 
-def question_vectors(question: str) -> Asked | None:
+def question_vectors(question: str) -> QuestionTokens | None:
     """The words of a question that count, for late interaction with the vectors of passages. Each piece has its
     context-free vector, which only costs a look-up. None if there is no table, or if it has none of the words."""
     table, vectors = shipped_table(), shipped_vectors()
     if table is None or vectors is None:
         return None
     pieces, _, of = table.asked(dict.fromkeys(words(question), 1.0))
-    return Asked(units(vectors[pieces]), of) if of else None
+    return QuestionTokens(units(vectors[pieces]), of) if of else None
 
 
 def load_tables() -> None:

@@ -171,7 +171,7 @@ def sessions_quoted(known: Known, texts: Sequence[str]) -> list[str]:
     """Ids of main sessions whose texts may stand within `texts`, those with most matches first. Only the beginnings of
     their texts are looked for."""
     hits: defaultdict[str, int] = defaultdict(int)
-    if known.sought.room <= 0:
+    if known.sought.capacity <= 0:
         known.sought = Starts(known.by_start)
     for text in texts:
         for _, start in known.sought.within(ends_of(text), known.by_start):

@@ -79,12 +79,12 @@ def spans(text: str, at: float, counts: Counts | None = None) -> list[Span]:
     return found
 
 
-def closeness(asked: Sequence[Span], told: Sequence[Span]) -> float:
+def closeness(question_spans: Sequence[Span], passage_spans: Sequence[Span]) -> float:
     """How close the days of two texts are, 0..1: 1 for equal ones, less for a wider span around, 1/e a week apart."""
-    return max((_near(a, b) for a in asked for b in told), default=0.0)
+    return max((_span_closeness(a, b) for a in question_spans for b in passage_spans), default=0.0)
 
 
-def _near(a: Span, b: Span) -> float:
+def _span_closeness(a: Span, b: Span) -> float:
     gap = max(0, a[0] - b[1], b[0] - a[1])
     if gap > 60:
         return 0.0
@@ -95,11 +95,11 @@ def _near(a: Span, b: Span) -> float:
 def _read(match: re.Match[str], today: date) -> tuple[date, date]:
     found = match.groupdict()
     if found["iso"]:
-        return _one(date.fromisoformat(found["iso"]))
+        return _single_day(date.fromisoformat(found["iso"]))
     for n in "12":
         if found["m" + n]:
             month, year = _month(found["m" + n]), int(found["y" + n] or 0)
-            return _one(date(year or _year_of(month, today), month, int(found["d" + n])))
+            return _single_day(date(year or _year_of(month, today), month, int(found["d" + n])))
     if found["m3"]:
         return _whole_month(int(found["y3"]), _month(found["m3"]))
     if found["m4"]:
@@ -112,14 +112,14 @@ def _read(match: re.Match[str], today: date) -> tuple[date, date]:
 
 def _relative(found: dict[str, str | None], today: date) -> tuple[date, date]:
     if near := found["near"]:
-        return _one(today + timedelta({"yesterday": -1, "last night": -1, "tomorrow": 1}.get(near, 0)))
+        return _single_day(today + timedelta({"yesterday": -1, "last night": -1, "tomorrow": 1}.get(near, 0)))
     if found["ago"]:
         number = found["n"] or ""
         unit = _UNIT_DAYS[found["ago"]]
         middle = today - timedelta(unit * (int(number) if number.isdigit() else _NUMBERS[number]))
         return middle - timedelta(unit // 3), middle + timedelta(unit // 3)
     if found["weekday"]:
-        return _one(today - timedelta((today.weekday() - _DAYS.index(found["weekday"][:3])) % 7))
+        return _single_day(today - timedelta((today.weekday() - _DAYS.index(found["weekday"][:3])) % 7))
     which, unit_name = found["which"] or "", found["unit"] or ""
     step = {"next": 1, "this": 0}.get(which, -1)
     if unit_name in ("week", "weekend"):
@@ -131,10 +131,10 @@ def _relative(found: dict[str, str | None], today: date) -> tuple[date, date]:
     if unit_name == "year":
         return date(today.year + step, 1, 1), date(today.year + step, 12, 31)
     back = (today.weekday() - _DAYS.index(unit_name[:3])) % 7
-    return _one(today - timedelta(back or 7) if step < 0 else today + timedelta(-back % 7 or 7 * step))
+    return _single_day(today - timedelta(back or 7) if step < 0 else today + timedelta(-back % 7 or 7 * step))
 
 
-def _one(day: date) -> tuple[date, date]:
+def _single_day(day: date) -> tuple[date, date]:
     return day, day
 
 

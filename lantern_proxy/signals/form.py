@@ -1,7 +1,7 @@
 """What kind of text a passage is, and what kind of answer a question wants. Pure.
 
 Counts and flags that cost microseconds; the light reranker learns their weights. The only prior that is used untrained,
-`fits`, can be switched off (`restore.weights: {form: 0}`).
+`form_scores`, can be switched off (`restore.weights: {form: 0}`).
 """
 
 import re
@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lantern_proxy.analyze import QUESTION_MARKS, folded, sentences
-from lantern_proxy.analyze.standing import laid_down
+from lantern_proxy.analyze.standing import instruction_kind
 from lantern_proxy.rank import Floats
-from lantern_proxy.signals import name_before
+from lantern_proxy.signals import speaker_name_end
 from lantern_proxy.signals.words import Counts, count
 
-TRAITS = (
+TEXT_FEATURES = (
     "chars",
     "word_count",
     "questions",
@@ -32,10 +32,10 @@ TRAITS = (
     "attached",
     "code",
 )
-"""Names of the numbers that traits() returns, in this order."""
+"""Names of the numbers that text_features() returns, in this order."""
 
-ASKED = ("when", "where", "who", "number", "span", "why", "what", "yes_no", "plan", "length")
-"""Names of the numbers that asked() returns, in this order."""
+QUESTION_FEATURES = ("when", "where", "who", "number", "span", "why", "what", "yes_no", "plan", "length")
+"""Names of the numbers that question_features() returns, in this order."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][a-z]+)?")
 _RUN = re.compile(r"\w+")
@@ -77,7 +77,7 @@ _PLAN = re.compile(r"\bwould\b|\bmight\b|\blikely\b|\bplan\w*\b|\bgoing to\b|\bw
 
 
 class Form(NamedTuple):
-    """What `fits` considers in a passage; numbers are 0..1."""
+    """What `form_scores` considers in a passage; numbers are 0..1."""
 
     asking: float
     """Share of its sentences that are questions."""
@@ -93,7 +93,7 @@ class Form(NamedTuple):
     """1 if it ends with a question mark."""
 
 
-def _times(text: str, counts: Counts) -> int:
+def _count_times(text: str, counts: Counts) -> int:
     """Number of time words, times and dates."""
     return counts.time + (len(_MORE_TIME.findall(folded(text))) if counts.times else 0)
 
@@ -101,8 +101,8 @@ def _times(text: str, counts: Counts) -> int:
 def form_of(text: str, speaker: str, counts: Counts | None = None) -> Form:
     """The form of a text. counts: of this text, if known"""
     counts = counts or count([text])[0]
-    asking, words = counts.asking / max(1, counts.ends), len(text) / LETTERS_A_WORD + 1
-    addressed, own, dated = counts.second / words, counts.first / words, min(2, _times(text, counts))
+    asking, words = counts.asking / max(1, counts.ends), len(text) / CHARS_PER_WORD + 1
+    addressed, own, dated = counts.second / words, counts.first / words, min(2, _count_times(text, counts))
     ends_asking = text.rstrip().endswith("?")
     return Form(asking, min(1.0, 5 * addressed), dated / 2, min(1.0, 10 * own), _standing(text, speaker), ends_asking)
 
@@ -110,13 +110,13 @@ def form_of(text: str, speaker: str, counts: Counts | None = None) -> Form:
 def _standing(text: str, speaker: str) -> float:
     if speaker != "user" or "```" in text:
         return 0.0
-    return {"rule": 1.0, "preference": 1 / 3, None: 0.0}[laid_down(text)]
+    return {"rule": 1.0, "preference": 1 / 3, None: 0.0}[instruction_kind(text)]
 
 
-LETTERS_A_WORD = 5.5
+CHARS_PER_WORD = 5.5
 
 
-def fits(question: str, forms: npt.ArrayLike, *, answers: npt.ArrayLike | None) -> Floats:
+def form_scores(question: str, forms: npt.ArrayLike, *, answers: npt.ArrayLike | None) -> Floats:
     """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 6, at worst -3.
 
     A question is no answer, first-person statements inform, and a question about time wants a time. Between people, an
@@ -133,16 +133,18 @@ def fits(question: str, forms: npt.ArrayLike, *, answers: npt.ArrayLike | None) 
     return found + np.asarray(answers, np.float64) if people else found
 
 
-def asks_and_tells(text: str) -> tuple[str, str]:
+def questions_and_statements(text: str) -> tuple[str, str]:
     """(questions, other sentences) of a passage, without the speaker's name."""
-    said = text[name_before(text) :]
-    each = [said[start:end] for start, end in sentences(said)]
-    asking = [sentence.rstrip("!)\"' *").endswith(QUESTION_MARKS) for sentence in each]
-    asks, tells = ("\n".join(s for s, a in zip(each, asking, strict=True) if a is kind) for kind in (True, False))
-    return asks, tells
+    words = text[speaker_name_end(text) :]
+    parts = [words[start:end] for start, end in sentences(words)]
+    is_question = [sentence.rstrip("!)\"' *").endswith(QUESTION_MARKS) for sentence in parts]
+    questions, statements = (
+        "\n".join(s for s, a in zip(parts, is_question, strict=True) if a is kind) for kind in (True, False)
+    )
+    return questions, statements
 
 
-def traits(text: str, counts: Counts | None = None) -> tuple[float, ...]:
+def text_features(text: str, counts: Counts | None = None) -> tuple[float, ...]:
     """One number for each of TRAITS; counts are per word, so that length matters only once.
 
     counts: of this text, if known
@@ -159,7 +161,7 @@ def traits(text: str, counts: Counts | None = None) -> tuple[float, ...]:
         counts.first / words,
         counts.second / words,
         float(min(8, numbers)),
-        float(min(8, _times(text, counts))),
+        float(min(8, _count_times(text, counts))),
         float(min(8, len(_NAME.findall(text)))),
         past / words,
         float(text.count("!")),
@@ -169,7 +171,7 @@ def traits(text: str, counts: Counts | None = None) -> tuple[float, ...]:
     )
 
 
-def asked(question: str) -> tuple[float, ...]:
+def question_features(question: str) -> tuple[float, ...]:
     """One number for each of ASKED: flags, and the question's length in words."""
     patterns = (_WHEN, _WHERE, _WHO, _HOW_MANY, _HOW_LONG, _WHY, _WHAT)
     flags = [float(bool(pattern.search(question))) for pattern in patterns]

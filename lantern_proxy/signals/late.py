@@ -27,9 +27,9 @@ Tokens = npt.NDArray[np.int8]
 DIM = 128
 SCALE = 342.0
 """127 / (4.2 / sqrt(DIM)): of a random unit vector one number in 40,000 is clipped."""
-ASKED_SCALE = 32_767.0
+QUESTION_SCALE = 32_767.0
 """The scale of a question's vectors, in 16 bits: rounding costs them a hundredth of what it costs passages."""
-AT_ONCE = 1_024
+TOKENS_PER_BATCH = 1_024
 """Tokens that the numpy twin compares at once, so that their vectors stay in the cache; saves a third of the time."""
 POWER = 3
 CONTEXT = 0.8
@@ -37,7 +37,7 @@ CONTEXT = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionTokens:
     """A question word by word."""
 
     vectors: npt.NDArray[np.float32]
@@ -66,10 +66,10 @@ def best_matches(asked: npt.NDArray[np.float32], passages: Sequence[Tokens], *, 
 
     asked: (t, DIM), each of length 1; kernel: one of `kernels()`, by default the best. All give the same result
     """
-    numbers = np.rint(asked * np.float32(ASKED_SCALE)).astype(np.int16)
+    numbers = np.rint(asked * np.float32(QUESTION_SCALE)).astype(np.int16)
     kernel = kernel or kernels()[-1]
     best = _best_in_numpy if kernel == "numpy" else _best_in_c
-    return best(numbers, passages, kernel).T.astype(np.float64, order="C") / (SCALE * ASKED_SCALE)
+    return best(numbers, passages, kernel).T.astype(np.float64, order="C") / (SCALE * QUESTION_SCALE)
 
 
 def _best_in_c(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], kernel: str) -> npt.NDArray[np.int32]:
@@ -87,17 +87,17 @@ def _best_in_c(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], kernel:
 def _best_in_numpy(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], _: str) -> npt.NDArray[np.int32]:
     """The result of the C kernels, bit for bit: these integers are exact in float64."""
     found = np.zeros((len(asked), len(passages)))
-    wanted, room = asked.astype(np.float64), max(AT_ONCE, max(map(len, passages), default=0))
-    told = np.empty((room, DIM))
+    wanted, room = asked.astype(np.float64), max(TOKENS_PER_BATCH, max(map(len, passages), default=0))
+    batch = np.empty((room, DIM))
     filled = [n for n, tokens in enumerate(passages) if len(tokens)] if len(asked) else []
     starts: list[int] = []
     size = first = 0
     for at, n in enumerate(filled):
-        told[size : size + len(passages[n])] = passages[n]
+        batch[size : size + len(passages[n])] = passages[n]
         starts.append(size)
         size += len(passages[n])
         if at + 1 == len(filled) or size + len(passages[filled[at + 1]]) > room:
-            found[:, filled[first : at + 1]] = np.maximum.reduceat(wanted @ told[:size].T, starts, axis=1)
+            found[:, filled[first : at + 1]] = np.maximum.reduceat(wanted @ batch[:size].T, starts, axis=1)
             starts, size, first = [], 0, at + 1
     return found.T.astype(np.int32)
 
@@ -117,8 +117,8 @@ def in_context(
     first = int(places.min())
     best = np.zeros((len(matches), int(places.max()) - first + 2))
     at = np.arange(len(matches))[:, None] * best.shape[1] + (places - first + 1)  # flat: fastest in numpy
-    told = discount * matches if openness is None else openness * matches
-    np.maximum.at(best.reshape(-1), at.reshape(-1), told.reshape(-1))
+    discounted = discount * matches if openness is None else openness * matches
+    np.maximum.at(best.reshape(-1), at.reshape(-1), discounted.reshape(-1))
     gained = np.maximum(0.0, best[:, places - first] - matches)
     return matches + (gained if openness is None else openness * gained)
 

@@ -27,7 +27,7 @@ _PAD = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class Positions:
     """The positions of passages, and the ones to describe."""
 
     places: Ints
@@ -38,16 +38,16 @@ class Stand:
     """(m,) the passages to describe; no repeats."""
 
 
-def columns(scores: Floats, stand: Stand, *, native: bool = BUILT) -> Floats:
+def columns(scores: Floats, positions: Positions, *, native: bool = BUILT) -> Floats:
     """(s, COLUMNS, m) for s signals, the scores of m passages relative to the others.
 
     scores: (s, n) >= 0; native: use C, which gives the same result bit for bit
     """
-    found = _in_c(scores, stand) if native else _in_numpy(scores, stand)
+    found = _in_c(scores, positions) if native else _in_numpy(scores, positions)
     n = scores.shape[1]
     less = scores - (np.add.reduce(scores, axis=1) / n)[:, None]
     spread = np.sqrt(np.add.reduce(less * less, axis=1) / n)
-    found[:, _Z] = less.take(stand.rows, axis=1) / np.where(spread > 0, spread, 1.0)[:, None]
+    found[:, _Z] = less.take(positions.rows, axis=1) / np.where(spread > 0, spread, 1.0)[:, None]
     found[:, _RANKS] = _logs(n).take(found[:, _RANKS].astype(np.intp))
     return found
 
@@ -65,12 +65,12 @@ def log_ranks(scores: Floats) -> Floats:
     return found
 
 
-def _in_c(scores: Floats, stand: Stand) -> Floats:
+def _in_c(scores: Floats, positions: Positions) -> Floats:
     """columns() without _Z, and with ranks instead of their logarithms."""
-    places, rows = stand.places - int(stand.places.min()), stand.rows
+    places, rows = positions.places - int(positions.places.min()), positions.rows
     found = np.empty((len(scores), len(COLUMNS), len(rows)))
-    shape = len(places), int(places.max()) + 1, int(stand.sessions.max()) + 1
-    given = (ffi.from_buffer("int64_t[]", each) for each in (places, stand.sessions, rows))
+    shape = len(places), int(places.max()) + 1, int(positions.sessions.max()) + 1
+    given = (ffi.from_buffer("int64_t[]", each) for each in (places, positions.sessions, rows))
     place, session, asked = given
     to = ffi.new("relative_to *", (*shape, place, session, len(rows), asked))
     flat = np.ascontiguousarray(scores)
@@ -79,17 +79,17 @@ def _in_c(scores: Floats, stand: Stand) -> Floats:
     return found
 
 
-def _in_numpy(scores: Floats, stand: Stand) -> Floats:
-    return np.array([_one_in_numpy(each, stand) for each in scores])
+def _in_numpy(scores: Floats, positions: Positions) -> Floats:
+    return np.array([_one_in_numpy(each, positions) for each in scores])
 
 
-def _one_in_numpy(scores: Floats, stand: Stand) -> Floats:
-    rows, own = stand.rows, stand.sessions[stand.rows]
-    best, at = by_place(scores, stand.places, _PAD)
-    flowed, top = smooth(scores, stand.places), float(scores.max()) or 1.0
-    session = np.zeros(int(stand.sessions.max()) + 1)
-    np.maximum.at(session, stand.sessions, scores)
-    sums: Floats = np.bincount(stand.sessions, scores).astype(np.float64)
+def _one_in_numpy(scores: Floats, positions: Positions) -> Floats:
+    rows, own = positions.rows, positions.sessions[positions.rows]
+    best, at = by_place(scores, positions.places, _PAD)
+    flowed, top = smooth(scores, positions.places), float(scores.max()) or 1.0
+    session = np.zeros(int(positions.sessions.max()) + 1)
+    np.maximum.at(session, positions.sessions, scores)
+    sums: Floats = np.bincount(positions.sessions, scores).astype(np.float64)
     found = (
         scores[rows] / top,
         np.zeros(len(rows)),

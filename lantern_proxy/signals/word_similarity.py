@@ -33,15 +33,15 @@ Pieces = bytes
 DIM = 64
 SCALE = 242.0
 """127 / (4.2 / sqrt(DIM)), as in `late.py`."""
-MOST_CHARS = 100
+MAX_WORD_CHARS = 100
 """Longest word."""
-SPLIT = 16_384
+CACHED_WORDS = 16_384
 """How many words have their pieces cached, the most recent ones."""
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class PieceLists:
     """Word pieces of several texts, in one array that may contain those of others, too."""
 
     pieces: "array[int]"
@@ -59,12 +59,12 @@ class Table:
         self._numbers: Mapping[str, int] = {piece: n for n, piece in enumerate(pieces)}
         self._vectors = np.ascontiguousarray(vectors)
         self._scale = (1 / np.maximum(np.linalg.norm(vectors.astype(np.float32), axis=1), 1)).astype(np.float32)
-        self._split = lru_cache(SPLIT)(self._split_anew)
-        self._of = lru_cache(SPLIT)(self._of_anew)
+        self._split = lru_cache(CACHED_WORDS)(self._split_uncached)
+        self._of = lru_cache(CACHED_WORDS)(self._pieces_uncached)
 
     def pieces(self, text: str) -> Pieces:
         """The pieces of those words of `text` that count."""
-        return array("H", set(chain.from_iterable(map(self._of, _written(text))))).tobytes()
+        return array("H", set(chain.from_iterable(map(self._of, _normalised_words(text))))).tobytes()
 
     def asked(self, weights: Mapping[str, float]) -> tuple[Numbers, Floats, tuple[str, ...]]:
         """(m,) the pieces of a question's words, (m,) their weights, above 0, and (m,) the word of each piece.
@@ -75,51 +75,51 @@ class Table:
         pieces, each, of = zip(*found, strict=True) if found else ((), (), ())
         return np.array(pieces, np.uint16), np.array(each, np.float64), of
 
-    def best_matches(self, asked: Numbers, told: Lists, *, kernel: str = "") -> Floats:
-        """(m, *shape of `told`) highest cosine of each piece of the question with one of each text; 0 for an empty
+    def best_matches(self, question: Numbers, texts: PieceLists, *, kernel: str = "") -> Floats:
+        """(m, *shape of `texts`) highest cosine of each piece of the question with one of each text; 0 for an empty
         text.
 
         kernel: one of `late.kernels()`, by default the best. All give the same result
         """
         kernel = kernel or kernels()[-1]
         best = self._best_in_numpy if kernel == "numpy" else self._best_in_c
-        found = best(asked, told, kernel).T.astype(np.float64, order="C")
-        return found.reshape(len(asked), *told.counts.shape)
+        found = best(question, texts, kernel).T.astype(np.float64, order="C")
+        return found.reshape(len(question), *texts.counts.shape)
 
-    def _best_in_c(self, asked: Numbers, told: Lists, kernel: str) -> Floats32:
-        found = np.empty((told.counts.size, len(asked)), np.float32)
+    def _best_in_c(self, question: Numbers, texts: PieceLists, kernel: str) -> Floats32:
+        found = np.empty((texts.counts.size, len(question)), np.float32)
         vectors, scale = ffi.from_buffer("int8_t[]", self._vectors), ffi.from_buffer("float[]", self._scale)
         lib.late_by_lists(
-            ISAS.index(kernel), ffi.new("late_table *", (vectors, scale)), len(asked),
-            ffi.from_buffer("uint16_t[]", asked), len(found), ffi.from_buffer("uint16_t[]", told.pieces),
-            ffi.from_buffer("uint32_t[]", told.starts), ffi.from_buffer("uint32_t[]", told.counts),
+            ISAS.index(kernel), ffi.new("late_table *", (vectors, scale)), len(question),
+            ffi.from_buffer("uint16_t[]", question), len(found), ffi.from_buffer("uint16_t[]", texts.pieces),
+            ffi.from_buffer("uint32_t[]", texts.starts), ffi.from_buffer("uint32_t[]", texts.counts),
             ffi.from_buffer("float[]", found),
         )  # fmt: skip
         return found
 
-    def _best_in_numpy(self, asked: Numbers, told: Lists, _: str) -> Floats32:
+    def _best_in_numpy(self, question: Numbers, texts: PieceLists, _: str) -> Floats32:
         """The result of _best_in_c(), bit for bit: products of these integers, and their sums, are exact in float32."""
-        counts = told.counts.ravel()
+        counts = texts.counts.ravel()
         filled = np.flatnonzero(counts)
-        found = np.zeros((len(counts), len(asked)), np.float32)
+        found = np.zeros((len(counts), len(question)), np.float32)
         if len(filled):
-            counts, first = counts[filled].astype(np.intp), told.starts.ravel()[filled].astype(np.intp)
+            counts, first = counts[filled].astype(np.intp), texts.starts.ravel()[filled].astype(np.intp)
             starts = np.cumsum(counts) - counts
             of_each = np.repeat(first - starts, counts) + np.arange(counts.sum())
-            each, at = np.unique(np.frombuffer(told.pieces, np.uint16)[of_each], return_inverse=True)
-            like = self._vectors[each].astype(np.float32) @ self._vectors[asked].astype(np.float32).T
+            each, at = np.unique(np.frombuffer(texts.pieces, np.uint16)[of_each], return_inverse=True)
+            like = self._vectors[each].astype(np.float32) @ self._vectors[question].astype(np.float32).T
             like *= self._scale[each][:, None]
             found[filled] = np.maximum.reduceat(like[at], starts, axis=0)
-        found *= self._scale[asked]
+        found *= self._scale[question]
         return found
 
-    def _of_anew(self, written: str) -> tuple[int, ...]:
-        return tuple(chain.from_iterable(map(self._split, _counting(written))))
+    def _pieces_uncached(self, written: str) -> tuple[int, ...]:
+        return tuple(chain.from_iterable(map(self._split, _without_stop_words(written))))
 
-    def _split_anew(self, word: str) -> tuple[int, ...]:
+    def _split_uncached(self, word: str) -> tuple[int, ...]:
         """The pieces of a word, longest match first (WordPiece); () if the table cannot spell it."""
         found, start = list[int](), 0
-        while start < len(word) <= MOST_CHARS:
+        while start < len(word) <= MAX_WORD_CHARS:
             for end in range(len(word), start, -1):
                 number = self._numbers.get(f"##{word[start:end]}" if start else word[:end])
                 if number is not None:
@@ -140,10 +140,10 @@ def units(packed: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
 
 def words(text: str) -> list[str]:
     """The words of `text` that count, in lower case and without accents; each once."""
-    return [*dict.fromkeys(chain.from_iterable(map(_counting, _written(text))))]
+    return [*dict.fromkeys(chain.from_iterable(map(_without_stop_words, _normalised_words(text))))]
 
 
-def _written(text: str) -> list[str]:
+def _normalised_words(text: str) -> list[str]:
     """The words of `text`, in lower case and without accents."""
     plain = text.lower()
     if not plain.isascii():
@@ -152,6 +152,6 @@ def _written(text: str) -> list[str]:
     return found
 
 
-def _counting(written: str) -> list[str]:
+def _without_stop_words(written: str) -> list[str]:
     """The parts of a word around its apostrophe that are no stop words; empty if the whole word is one."""
     return [] if written in STOP_WORDS else [part for part in written.split("'") if part not in STOP_WORDS]

@@ -1,8 +1,8 @@
-"""What a tool prints by the row is told from what it says; calls that look, or write files, from others."""
+"""What a tool prints by the row is told from what it says."""
 
 import pytest
 
-from lantern_proxy.analyze.printed import rows, stands_elsewhere
+from lantern_proxy.analyze.tool_output import rows
 
 ROWS = {
     "log": [f"2026-03-0{n}T10:0{n}:12.104Z INFO  [web-{n}] request {n}f{n}a9 served in {n}1 ms" for n in range(1, 7)],
@@ -23,7 +23,7 @@ ROWS = {
 """Lines of outputs, all of them rows."""
 
 
-def said(text: str, **more: bool) -> list[str]:
+def prose_lines(text: str, **more: bool) -> list[str]:
     """Lines of a text that are no rows."""
     printed = {text[a:b] for a, b in rows(text, **more)}
     return [line for line in text.split("\n") if line not in printed]
@@ -31,7 +31,7 @@ def said(text: str, **more: bool) -> list[str]:
 
 @pytest.mark.parametrize("sort", ROWS)
 def test_lines_that_are_like_each_other_are_rows(sort):
-    assert said("\n".join(ROWS[sort])) == []
+    assert prose_lines("\n".join(ROWS[sort])) == []
 
 
 @pytest.mark.parametrize("sort", ["log", "hashes", "listing", "matches", "table", "tests", "replicas"])
@@ -40,7 +40,7 @@ def test_lines_that_are_like_each_other_are_rows(sort):
     ["2026-03-04T10:04:13.000Z ERROR pool exhausted after 3000 ms", "fatal: the volume is full", "--- FAIL: TestTake"],
 )
 def test_what_stands_alone_among_rows_is_none(sort, alone):
-    assert said("\n".join([*ROWS[sort][:3], alone, *ROWS[sort][3:]])) == [alone]
+    assert prose_lines("\n".join([*ROWS[sort][:3], alone, *ROWS[sort][3:]])) == [alone]
 
 
 @pytest.mark.parametrize(
@@ -58,37 +58,4 @@ def test_what_is_said_is_no_row(text):
 
 def test_two_lines_are_rows_where_an_output_goes_on():
     text = "9f31c02 store: drop the cart\n77ab0e1 store: drop the lease"
-    assert (len(said(text)), len(said(text, goes_on=True))) == (2, 0)
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "elsewhere"),
-    [
-        ("Read", "src/main.py", True),
-        ("list_directory", "path: src", True),
-        ("metricsQuery", "expr: rate(errors[5m])", True),
-        ("Bash", "git log --oneline | head -20", True),
-        ("Bash", "cd shop && grep -rn 'take(' src 2>/dev/null | sort | uniq -c", True),
-        ("shell", "kubectl -n shop get pods -o wide", True),
-        ("shell", "kubectl exec web-1 -- df -h /data", True),
-        ("shell", "psql -h db.local -c 'select count(*) from orders'", True),
-        ("Bash", "psql -h db.local -c 'drop table orders'", False),
-        ("Bash", "git tag -s v3.8.7", False),
-        ("Bash", "git checkout file", False),
-        ("Bash", "sed -i s/80/81/ conf", False),
-        ("Bash", "cat > notes.txt", False),
-        ("Bash", "grep port conf && make install", False),
-        ("Edit", "file_path: src/main.py, new: pass", True),
-        ("apply_patch", "*** Begin Patch\n*** Update File: src/main.py\n+pass", True),
-        ("Write", "content: some words\nfile_path: notes.txt", True),
-        ("create_ticket", "title: The pool is full", False),
-        ("Bash", "", False),
-    ],
-)
-def test_calls_that_look_or_write_files_are_told_from_calls_that_do_something_else(tool, arguments, elsewhere):
-    assert stands_elsewhere(tool, arguments) == elsewhere
-
-
-def test_what_is_written_into_a_file_is_known_in_its_later_parts_too():
-    assert stands_elsewhere("Write", "and its last line", goes_on=True)
-    assert not stands_elsewhere("Bash", "make install", goes_on=True)
+    assert (len(prose_lines(text)), len(prose_lines(text, continued=True))) == (2, 0)
