@@ -103,12 +103,12 @@ def _pages(config: Config, state: SimpleNamespace) -> ASGIApp:
     from starlette.applications import Starlette
     from starlette.routing import Mount, Route
 
-    from lantern_proxy.admin.routes import attach, nothing_here, router, wrong_method
-    from lantern_proxy.admin.shape import any_path
+    from lantern_proxy.admin.endpoint import any_path
+    from lantern_proxy.admin.routes import attach, method_not_allowed, not_found, router
 
     attach(state)
     inside = any_path(Mount("/lantern", app=AdminAccess(config, router())))
-    app = Starlette(routes=[Route("/lantern", nothing_here), inside], exception_handlers={405: wrong_method})
+    app = Starlette(routes=[Route("/lantern", not_found), inside], exception_handlers={405: method_not_allowed})
     app.state = state  # type: ignore[assignment]
     app.router.default, app.router.redirect_slashes = _serve_proxied, False
     return app

@@ -159,9 +159,9 @@ class Known:
 
 
 def known(conversation: Conversation, reader: Reader) -> Known:
-    told = reader.read([each.said for each in conversation.candidates])
+    told = reader.read([each.text_with_speaker for each in conversation.candidates])
     at = {each.id: n for n, each in enumerate(conversation.candidates)}
-    words = np.array([max(1, len(each.said.split())) for each in conversation.candidates])
+    words = np.array([max(1, len(each.text_with_speaker.split())) for each in conversation.candidates])
     holding = torch.zeros(reader.tokenizer.vocab_size)
     for ids, _ in told:
         holding[ids.unique()] += 1

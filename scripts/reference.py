@@ -303,7 +303,7 @@ Where a change goes:
 | a setting | `config/`, and `config.example.yaml` |
 | a column, or a statement | `migrations/archive.py`, `archive/rows.py`; `tests/test_canary.py` walks every statement |
 | a command | a module in `cli/`, named in `cli/main.py` |
-| a path below /lantern | `admin/api.py`, and what it answers in `admin/answers.py` |
+| a path below /lantern | `admin/api.py`, and what it answers in `admin/schemas.py` |
 
 Tests are named after modules. `tests/chats.py` has clients without I/O, `tests/scripted.py` a scripted upstream and the
 real app. `tests/possible/`, `tests/crowd.py` and `tests/strangers.py` draw clients by number; `tests/clients/` drives

@@ -52,7 +52,7 @@ def main() -> None:
     for name, config in TARGETS.items():
         parts = examples(twice, config)
         told = {"conversations": len(once), "n": sum(len(part.groups) for part in parts) // 2}
-        save(light.grow(parts), ROOT / "lantern_proxy" / "data" / name, told)
+        save(light.train(parts), ROOT / "lantern_proxy" / "data" / name, told)
         print(name, told)
 
 

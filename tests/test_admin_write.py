@@ -317,14 +317,14 @@ def test_events_come_as_they_happen(url):
 def test_a_reader_that_does_not_keep_up_is_let_go():
     import asyncio
 
-    from lantern_proxy.admin.events import MOST_WAITING, Events
+    from lantern_proxy.admin.events import MAX_QUEUED, Events
 
     async def scene() -> tuple[int, list[bytes]]:
         live = Events()
         slow = live.stream()
         await anext(slow)
-        for n in range(MOST_WAITING + 1):
-            live.tell("request", {"n": n})
+        for n in range(MAX_QUEUED + 1):
+            live.send("request", {"n": n})
         return len(live), [frame async for frame in slow]
 
     assert asyncio.run(scene()) == (0, [])

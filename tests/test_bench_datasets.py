@@ -92,7 +92,7 @@ def test_locomo_keeps_questions_with_evidence_that_exists_and_puts_captions_into
         ("What does Bob keep?", {"D2:1"}, "5"),
     ]
     tram = conversation.candidates[1]
-    assert tram.said == "Bob: Look! [picture: a red tram on a hill]"
+    assert tram.text_with_speaker == "Bob: Look! [picture: a red tram on a hill]"
     assert (tram.session, tram.at) == ("session_1", 1683554160.0)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from test_bench_datasets import BEAM, LOCOMO
 
 from lantern_proxy.bench import judge, metrics
-from lantern_proxy.bench.datasets import Asked, Candidate, Conversation
+from lantern_proxy.bench.datasets import Candidate, Conversation, Question
 from lantern_proxy.bench.pipelines import FACTORIES, Query, UnknownSignal, pipeline
 from lantern_proxy.bench.pipelines_product import Tuned
 from lantern_proxy.bench.resources import Resources
@@ -33,7 +33,7 @@ def conversation(name: str, questions: int = 3) -> Conversation:
         Candidate(id=f"{name}:{n}", session=f"s{n // 2}", speaker="Ann", text=text, at=1.7e9 + n)
         for n, text in enumerate(SAID)
     )
-    asked = tuple(Asked(text=text, gold=frozenset({f"{name}:{n}"}), category="4") for text, n in ASKED[:questions])
+    asked = tuple(Question(text=text, gold=frozenset({f"{name}:{n}"}), category="4") for text, n in ASKED[:questions])
     return Conversation(id=name, candidates=said, questions=asked)
 
 
@@ -271,7 +271,7 @@ def test_bench_says_in_one_line_what_is_wrong_with_the_data(run, tmp_path):
 
 def test_ir_is_judged_by_its_grades():
     ranked = judge.Rankings(["b", "a"], [])
-    asked = Asked(text="", gold=frozenset({"a", "b"}), category="", grades={"a": 2.0, "b": 1.0})
+    asked = Question(text="", gold=frozenset({"a", "b"}), category="", grades={"a": 2.0, "b": 1.0})
     assert judge.ir(ranked, asked, frozenset())["ndcg@10"] < 1
 
 

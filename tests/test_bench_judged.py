@@ -11,8 +11,8 @@ from scripted import Upstream, completion, say
 from lantern_proxy.bench import judged, restore
 from lantern_proxy.bench import judged_prompts as prompts
 from lantern_proxy.bench.language_model import Answers, Model
-from lantern_proxy.bench.restore_chats import Said
-from lantern_proxy.bench.restore_play import within
+from lantern_proxy.bench.restore_chats import ChatMessage
+from lantern_proxy.bench.restore_recipes import truncate_lines
 
 JSON = ("content-type", "application/json")
 DEPOT = re.compile(r"Depot number (\d+) ships through gate (GATE-\d+)")
@@ -25,12 +25,14 @@ def gate(n: int) -> str:
 
 @pytest.fixture
 def data(tmp_path):
-    def said(n: int) -> str:
+    def text_of(n: int) -> str:
         if n % 2:
             return f"Noted, that is fine with me, message {n}."
         return f"Depot number {n} ships through gate {gate(n)}, and its yard was paved by crew {n * 31}."
 
-    turns = [{"speaker": "Ana" if n % 2 else "Ben", "dia_id": f"D1:{n}", "text": said(n)} for n in range(1, 2 * N + 1)]
+    turns = [
+        {"speaker": "Ana" if n % 2 else "Ben", "dia_id": f"D1:{n}", "text": text_of(n)} for n in range(1, 2 * N + 1)
+    ]
     talk = {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": turns}
     path = tmp_path / "talk.json"
     path.write_text(json.dumps([{"sample_id": "t", "conversation": talk, "qa": []}]))
@@ -250,14 +252,14 @@ def test_a_judge_without_a_verdict_is_not_taken_for_one(verdict):
     "around", ["{}", '{{"facts": {}}}', "I found [2] facts:\n```json\n{}\n```", "{}, {{and then I was cut off"]
 )
 def test_facts_are_read_however_a_model_dresses_them(around):
-    said = [Said("1", "user", "Rosalind keeps the spare key under the blue pot.", 1, 0.0)]
+    said = [ChatMessage("1", "user", "Rosalind keeps the spare key under the blue pot.", 1, 0.0)]
     fact = {"fact": "The key is under the blue pot", "kind": "place", "question": "Where?", "answer": "the blue pot"}
     found, _ = prompts.read_facts(around.format(json.dumps([fact])), said)
     assert [each.answer for each in found] == ["the blue pot"]
 
 
 def test_of_an_array_that_ends_in_the_middle_the_whole_facts_count():
-    said = [Said("1", "user", "Rosalind keeps the spare key under the blue pot.", 1, 0.0)]
+    said = [ChatMessage("1", "user", "Rosalind keeps the spare key under the blue pot.", 1, 0.0)]
     fact = {"fact": "The key is under the blue pot", "kind": "place", "question": "Where?", "answer": "the blue pot"}
     found, _ = prompts.read_facts(json.dumps([fact, fact])[:-20], said)
     assert len(found) == 1
@@ -281,7 +283,7 @@ def test_a_model_that_takes_no_temperature_is_asked_without_it(tmp_path):
 
 
 def test_facts_that_stand_nowhere_are_left_out():
-    said = [Said("1", "user", "The boiler code is 7719.", 1, 0.0)]
+    said = [ChatMessage("1", "user", "The boiler code is 7719.", 1, 0.0)]
     answer = 'Here: [{"fact": "f", "kind": "odd", "question": "q?", "answer": "7719"}, {"fact": "f", "answer": "1"}]'
     facts, dropped = prompts.read_facts(answer, said)
     assert ([f.kind for f in facts], dropped) == (["other"], 1)
@@ -289,6 +291,6 @@ def test_facts_that_stand_nowhere_are_left_out():
 
 
 def test_notes_are_cut_between_lines():
-    assert within(["one", "two", "three"], 8) == "one\ntwo"
-    assert within(["one two three"], 8) == "one two"
-    assert within([], 8) == ""
+    assert truncate_lines(["one", "two", "three"], 8) == "one\ntwo"
+    assert truncate_lines(["one two three"], 8) == "one two"
+    assert truncate_lines([], 8) == ""

@@ -17,12 +17,12 @@ from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
 from lantern_proxy.bench import serve
 from lantern_proxy.bench.proxy import command
-from lantern_proxy.bench.proxy_cases import Case, Route, _case, _row, cases, measure, wait_for_vectors
+from lantern_proxy.bench.proxy_cases import Case, Route, _play_case, _row, cases, measure, wait_for_vectors
 from lantern_proxy.bench.proxy_client import dial
 from lantern_proxy.bench.proxy_process import Gateway
-from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
+from lantern_proxy.bench.proxy_report import Row, merge_rows, table, write_report
 from lantern_proxy.bench.proxy_talk import Talk
-from lantern_proxy.bench.proxy_upstream import said, script
+from lantern_proxy.bench.proxy_upstream import answer_text, script
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 
 WAIT_S = 0.05
@@ -43,7 +43,7 @@ def test_the_scripted_model_answers_in_one_body_or_in_events(model):
         return reply
 
     whole = asyncio.run(ask(script(chars=100)))
-    assert (whole.status, len(said(whole.body, streamed=False))) == (200, 100)
+    assert (whole.status, len(answer_text(whole.body, streamed=False))) == (200, 100)
     streamed = asyncio.run(ask(script(chars=100, chunks=5, gap_us=1_000)))
     assert len(streamed.delays_ms()) == 5
     assert min(streamed.delays_ms()) >= 0
@@ -81,7 +81,7 @@ def test_cpu_time_is_that_of_all_requests_that_it_went_into(model):
     case = Case(seconds=0.05)
     with Upstream() as gateway:
         routes = [Route(Gateway("direct", model)), Route(Gateway("own", gateway.url))]
-        asyncio.run(_case(case, routes))
+        asyncio.run(_play_case(case, routes))
         sent = len(gateway.got)
     row = _row(case, *routes, cpu_s=sent / 1_000, rss_mb=1.0)
     assert 0 < row.asked < sent
@@ -176,8 +176,8 @@ def test_parts_of_a_run_are_merged_and_what_was_written_around_the_table_stays(t
         return Row(**{**numbers, "size_bytes": size, "added_p50_ms": p50, "chunks": 0, "gap_us": 0, "busy": False})
 
     lines, page = tmp_path / "rows.jsonl", tmp_path / "docs"
-    merged(lines, [row("lantern", 2_000, 0.4), row("portkey", 2_000, math.nan)], "first")
-    rows, commands = merged(lines, [row("lantern", 2_000, 0.2), row("lantern", 100_000, 0.6)], "second")
+    merge_rows(lines, [row("lantern", 2_000, 0.4), row("portkey", 2_000, math.nan)], "first")
+    rows, commands = merge_rows(lines, [row("lantern", 2_000, 0.2), row("lantern", 100_000, 0.6)], "second")
     assert [(r.gateway, r.size_bytes) for r in rows] == [("portkey", 2_000), ("lantern", 2_000), ("lantern", 100_000)]
     assert math.isnan(rows[0].added_p50_ms)
     assert rows[1].added_p50_ms == 0.2

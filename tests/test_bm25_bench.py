@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lantern_proxy.bench import bm25_ours
-from lantern_proxy.bench.bm25 import ASKED, command, queries, synthetic
+from lantern_proxy.bench.bm25 import TIMED_BY_STATE, command, queries, synthetic
 from lantern_proxy.bench.bm25_lucene import Lucene, jars
 from lantern_proxy.bench.bm25_peers import PEERS, release
 from lantern_proxy.bench.bm25_records import Records
@@ -49,7 +49,7 @@ class Told:
 def test_in_turn_is_twenty_for_each_and_hot_is_the_same_again_and_cold_is_each_once():
     questions = [[str(i)] for i in range(60)]
     asked = {}
-    for state, ask in ASKED.items():
+    for state, ask in TIMED_BY_STATE.items():
         log = []
         times = ask({name: Told(log, name) for name in "ab"}, questions, 100)
         asked[state] = log
@@ -62,7 +62,7 @@ def test_in_turn_is_twenty_for_each_and_hot_is_the_same_again_and_cold_is_each_o
 
 
 def test_an_engine_that_has_had_its_time_is_asked_no_more():
-    for ask in ASKED.values():
+    for ask in TIMED_BY_STATE.values():
         times = ask({name: lambda terms, k: time.sleep(0.005) for name in "ab"}, [["x"]] * 60, 0.05)
         assert all(1 <= len(t) <= 20 for t in times.values())
 
@@ -162,7 +162,7 @@ def test_a_locomo_file_is_measured_with_its_own_questions(tmp_path):
 
 def test_what_is_said_of_ours_alone_is_measured():
     records = synthetic(1500)
-    alone = bm25_ours.ours(records, queries(records, 20), adds=200)
+    alone = bm25_ours.measure_alone(records, queries(records, 20), adds=200)
     assert 0 < alone.add_p50_us <= alone.add_p99_us
     assert 0 < alone.busy_add_p50_us <= alone.busy_add_p99_us
     assert alone.hot_us > 0 < alone.cold_us

@@ -90,7 +90,7 @@ def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(
         archived = default.archived(first)
         question = Query(first.questions[0].text)
         before = archived.score(question)
-        archived.light = Light((light.grow(parts),))
+        archived.light = Light((light.train(parts),))
         after = archived.score(question)
     assert (before == default.prepare(first)(question)).all()
     assert sorted(before) == pytest.approx(sorted(after))
@@ -107,7 +107,7 @@ def test_a_block_takes_each_passage_at_the_better_of_its_two_places(data, settin
 
     with Resources(load(settings, {})) as resources:
         default = Default(resources)
-        model = Light((light.grow([light.collect(default, each, lambda _: None) for each in rest]),))
+        model = Light((light.train([light.collect(default, each, lambda _: None) for each in rest]),))
         archived = default.archived(first)
         archived.light = look
         archived.score(Query(first.questions[0].text))
@@ -118,7 +118,7 @@ def test_a_block_takes_each_passage_at_the_better_of_its_two_places(data, settin
 
 def test_a_model_that_needs_vectors_leaves_the_order_alone_where_there_are_none(data, settings):
     first = labelled(data)[0]
-    model = light.grow([light.collect(Default(Resources(load(settings, {}))), first, lambda _: None)])
+    model = light.train([light.collect(Default(Resources(load(settings, {}))), first, lambda _: None)])
     wants = Light((replace(model, trees=replace(model.trees, features=FEATURES)),))
     with Resources(load(settings, {})) as resources:
         archived = Default(resources).archived(first)
@@ -148,7 +148,7 @@ def test_a_model_that_does_without_the_shipped_one_is_served_as_it_was(data, set
         archived, question = default.archived(first), Query(first.questions[0].text)
         found = []
         for each in (alone, parts):
-            save(light.grow(each), tmp_path / "model.npz", {})
+            save(light.train(each), tmp_path / "model.npz", {})
             archived.light = open_light(str(tmp_path / "model.npz"))
             found.append(archived.score(question))
     assert SHIPPED_FEATURE not in alone[0].features
@@ -211,7 +211,7 @@ def test_recall_counts_evidence_that_is_not_among_the_candidates():
     part = light.Examples(
         "c", ("a",), np.zeros((3, 1), np.float32), np.array([False, True, False]), [3], np.array([3.0, 2.0, 1.0]), [1]
     )
-    assert light.measured(part, part.before).tolist() == [[0.5, 0.0, 0.5]]
+    assert light.measure(part, part.before).tolist() == [[0.5, 0.0, 0.5]]
 
 
 def test_what_is_told_of_a_model_is_what_it_does_to_the_best_and_no_more():
@@ -221,14 +221,14 @@ def test_what_is_told_of_a_model_is_what_it_does_to_the_best_and_no_more():
     cells = np.zeros((2 * n, 1), np.float32)
     part = light.Examples("c", ("a",), cells, np.tile(gold, 2), [n, n], np.zeros(2 * n), [0, 0])
     favours_the_last = np.tile(np.arange(n, dtype=np.float64), 2)
-    assert light.measured(part, light.dealt(part, favours_the_last))[:, 0].tolist() == [1 / n, 1 / n]
-    assert light.measured(part, favours_the_last)[:, 0].tolist() == [1.0, 1.0]
+    assert light.measure(part, light.pool_first(part, favours_the_last))[:, 0].tolist() == [1 / n, 1 / n]
+    assert light.measure(part, favours_the_last)[:, 0].tolist() == [1.0, 1.0]
 
 
 def test_the_embedder_of_a_fold_is_chosen_without_the_conversations_that_it_is_measured_on():
     """By the second one's vectors the first conversation is ranked so well that it is the better one of all."""
 
-    def seen(found: list[bool], untrained: list[float]) -> light.Seen:
+    def seen(found: list[bool], untrained: list[float]) -> light.RankedExamples:
         parts = []
         for has_gold in found:
             cells = np.tile(np.linspace(1, 0, 10, dtype=np.float32), 30)[:, None]
@@ -236,12 +236,12 @@ def test_the_embedder_of_a_fold_is_chosen_without_the_conversations_that_it_is_m
             parts.append(
                 light.Examples("c", (FEATURES[0],), cells, gold, [10] * 30, np.zeros(300), [not has_gold] * 30)
             )
-        return light.Seen(None, parts, EmbedConfig(), [np.full((30, 3), each) for each in untrained])  # type: ignore[arg-type]
+        return light.RankedExamples(None, parts, EmbedConfig(), [np.full((30, 3), each) for each in untrained])  # type: ignore[arg-type]
 
     first = seen([False, True, True, True], [0.5, 0.5, 0.5, 0.5])
     second = seen([True, False, True, True], [1.0, 0.45, 0.45, 0.45])
-    learned = light.Lesson([first, second])
-    assert learned.better(learned.every) is second
+    learned = light.TrainingData([first, second])
+    assert learned.best(learned.all_parts) is second
     after = [float(found[:, 2].mean()) for _, found in light.cross_validated(learned)]
     assert after == [0.0, 0.0, 1.0, 1.0]  # by what the first one finds of the first, and the second of the others
 
@@ -377,6 +377,6 @@ def test_a_file_that_wants_the_shipped_model_and_not_what_that_looks_at_is_refus
     with Resources(load(settings, {})) as resources:
         part = light.collect(Default(resources), labelled(data)[0], lambda _: None)
     few = replace(part, features=part.features[-2:], table=part.table[:, -2:])
-    save(light.grow([few]), tmp_path / "model.npz", {})
+    save(light.train([few]), tmp_path / "model.npz", {})
     with pytest.raises(LightError, match="train it again"):
         open_light(str(tmp_path / "model.npz"))

@@ -55,7 +55,7 @@ def model(resources, data) -> Path:
     """Trained on them with the vectors that are configured."""
     file = data.with_name("model.npz")
     parts = [light.collect(Default(resources), each, lambda _: None) for each in labelled(data)]
-    save(light.grow(parts), file, {})
+    save(light.train(parts), file, {})
     return file
 
 
@@ -157,19 +157,19 @@ def test_the_model_looks_at_words_and_vectors(resources, model):
 def test_a_model_learns_from_the_vectors_that_rank_its_questions_better_and_says_which(data, resources, tmp_path):
     def untrained(by: Resources) -> float:
         parts = [light.collect(Default(by), each, lambda _: None) for each in labelled(data)]
-        return float(np.concatenate([light.measured(part, part.before) for part in parts])[:, 0].mean())
+        return float(np.concatenate([light.measure(part, part.before) for part in parts])[:, 0].mean())
 
     asked = []
-    learned = light.lesson(resources, labelled(data), asked.append, without=frozenset())
+    learned = light.training_data(resources, labelled(data), asked.append, without=frozenset())
     published, adapted = untrained(resources), untrained(resources.adapted)
     assert published != adapted
-    chosen = learned.better(learned.every)
+    chosen = learned.best(learned.all_parts)
     assert chosen.embed.adapted == (adapted > published)
     assert len(asked) == 2 * sum(len(each.questions) for each in labelled(data))
     assert np.concatenate(learned.by[0].untrained)[:, 0].mean() == pytest.approx(published)
 
     file = tmp_path / "model.npz"
-    save(chosen.learn(learned.every), file, {})
+    save(chosen.train(learned.all_parts), file, {})
     (found,) = open_light(str(file)).models
     assert found.embedder == (resources.adapted if chosen.embed.adapted else resources).embedder.name
 
@@ -182,7 +182,7 @@ def test_what_is_configured_is_kept_where_the_other_embedder_is_not_to_be_had(da
             raise ModelError(f"no {name}")
 
     monkeypatch.setitem(vars(resources), "adapted", Missing())
-    learned = light.lesson(resources, labelled(data), lambda _: None, without=frozenset())
+    learned = light.training_data(resources, labelled(data), lambda _: None, without=frozenset())
     assert [(seen.embed.adapted, len(seen.parts)) for seen in learned.by] == [(False, 6)]
 
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 from starlette.routing import Route
 
-from lantern_proxy.admin.answers import ANSWERS
 from lantern_proxy.admin.api import api_routes
 from lantern_proxy.admin.openapi import BODY
+from lantern_proxy.admin.schemas import ANSWERS
 
 LOST = "Gauge G-7919 in hall H1 stands at 5.25 bar since the 3rd of March"
 

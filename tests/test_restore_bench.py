@@ -13,8 +13,17 @@ from lantern_proxy.bench import judged, restore, restore_score
 from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.bench.restore_chats import KEPT_TURNS, SHAPES, Probe, Said, chats, compacted, conversations, merged
-from lantern_proxy.bench.restore_play import stage
+from lantern_proxy.bench.restore_chats import (
+    KEPT_TURNS,
+    SHAPES,
+    ChatMessage,
+    Probe,
+    chats,
+    compacted,
+    conversations,
+    merged,
+)
+from lantern_proxy.bench.restore_recipes import archived_chats
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.rerank.light import load
 from lantern_proxy.restore.light import KNOWN
@@ -84,7 +93,7 @@ def test_a_compaction_keeps_the_last_turns_and_loses_the_rest(data, at, shape):
     (chat,) = chats(data)
     cut = compacted(chat, at, shape)
     assert len(cut.kept) == KEPT_TURNS
-    assert (*cut.lost, *cut.kept, *cut.later) == chat.said
+    assert (*cut.lost, *cut.kept, *cut.later) == chat.messages
     assert bool(cut.summary) == (shape != "window")
     gone = {said.id for said in cut.lost}
     assert all(set(probe.gold) <= gone for probe in cut.probes)
@@ -94,11 +103,11 @@ def test_a_chat_of_beam_has_its_roles_turns_and_answers(tmp_path):
     asked = {"question": "Which port?", "ideal_answer": "9444", "source_chat_ids": {"new": [[2]]}}
     (tmp_path / "one.json").write_text(json.dumps(BEAM | {"probing_questions": {"update": [asked, {"question": "?"}]}}))
     (chat,) = chats(tmp_path)
-    assert [(said.role, said.turn, said.text) for said in chat.said] == [
+    assert [(said.role, said.turn, said.text) for said in chat.messages] == [
         ("user", 1, "My port is 9443."), ("assistant", 1, "Noted ->-> as you say."), ("user", 2, "Now it is 9444."),
     ]  # fmt: skip
     assert chat.probes == (Probe("Which port?", ("2",), "9444", "update"),)
-    assert [later.at > said.at for said, later in pairwise(chat.said)] == [True, True]
+    assert [later.at > said.at for said, later in pairwise(chat.messages)] == [True, True]
 
 
 def test_merged_chats_are_one_session_whose_questions_keep_their_evidence(data):
@@ -116,16 +125,18 @@ def test_merged_chats_are_one_session_whose_questions_keep_their_evidence(data):
 
 
 def test_a_turn_is_restored_when_all_that_it_says_stands_in_the_block():
-    said = Said("1", "user", "Wow! The crane costs 4,200 euros. It is rented from Olsen in Bergen. Great!", 1, 0.0)
+    said = ChatMessage(
+        "1", "user", "Wow! The crane costs 4,200 euros. It is rented from Olsen in Bergen. Great!", 1, 0.0
+    )
     wanted = restore_score.evidence(said, Probe("How much?", ("1",), "4,200", "1"), {})
     assert wanted == ["The crane costs 4,200 euros.", "It is rented from Olsen in Bergen."]
-    assert restore_score.holds(["The crane costs\n4,200 euros. It is rented from Olsen in Bergen."], wanted)
-    assert not restore_score.holds(["The crane costs 4,200 euros."], wanted)
+    assert restore_score.all_restored(["The crane costs\n4,200 euros. It is rented from Olsen in Bergen."], wanted)
+    assert not restore_score.all_restored(["The crane costs 4,200 euros."], wanted)
 
 
 def test_of_a_long_turn_the_sentences_that_answer_count():
     padding = "The weather is described here at some length and without any need. " * 20
-    said = Said("1", "assistant", f"{padding}Ilse moved to Trondheim. {padding}", 1, 0.0)
+    said = ChatMessage("1", "assistant", f"{padding}Ilse moved to Trondheim. {padding}", 1, 0.0)
     wanted = restore_score.evidence(said, Probe("Where is Ilse?", ("1",), "Trondheim", "1"), {})
     assert wanted == ["Ilse moved to Trondheim."]
 
@@ -184,7 +195,7 @@ def test_without_decay_an_old_turn_is_as_important_as_a_new_one(data, tmp_path):
         folder = tmp_path / str(days)
         folder.mkdir()
         settings = restore.configured(None, days, Config())
-        with stage([cut], folder, settings, dense=False, advance=lambda n: None) as played:
+        with archived_chats([cut], folder, settings, dense=False, advance=lambda n: None) as played:
             block = played.restored(cut, "lantern", "", 6_000)
             values = [placed.signals["importance"] for placed in block.placed]
             spread[days] = max(values) / min(values)
@@ -252,7 +263,7 @@ def test_a_trained_recipe_orders_each_chat_by_a_model_of_the_others(many, tmp_pa
     with Resources(config) as resources:
         parts = [light.collect(Default(resources), each, lambda n: None) for each in found]
     for n, file in enumerate(files.values()):
-        others = light.grow([part for m, part in enumerate(parts) if m != n])
+        others = light.train([part for m, part in enumerate(parts) if m != n])
         table = parts[n].table
         assert load(file, KNOWN).scores(table).tolist() == others.scores(table).tolist()
 

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy.admin.api_write import write_routes
+from lantern_proxy.admin.endpoint import Endpoint, limit_of, number_of, of_archive
 from lantern_proxy.admin.events import events
-from lantern_proxy.admin.shape import Endpoint, limit_of, number_of, of_archive
 from lantern_proxy.archive import Archive, SessionRow, TenantArchive
 
 Query = Callable[[Archive, Request], Any]
@@ -49,7 +49,7 @@ def _endpoint(query: Query) -> Endpoint:
     return of_archive(find)
 
 
-def _mine(archive: Archive, request: Request) -> list[TenantArchive]:
+def _owners(archive: Archive, request: Request) -> list[TenantArchive]:
     named = request.query_params.get("tenant")
     return [archive.of(named)] if named else [archive.of(tenant.id) for tenant in archive.tenants()]
 
@@ -62,7 +62,7 @@ def _overview(archive: Archive, request: Request) -> Any:
     """since: Unix seconds, by default a day ago; 0: everything."""
     now = time.time()
     since = number_of(request, "since", now - 86_400)
-    return [to_builtins(mine.overview(since, now)) | {"tenant": mine.tenant} for mine in _mine(archive, request)]
+    return [to_builtins(owner.overview(since, now)) | {"tenant": owner.tenant} for owner in _owners(archive, request)]
 
 
 def _sessions(archive: Archive, request: Request) -> Any:
@@ -70,47 +70,54 @@ def _sessions(archive: Archive, request: Request) -> Any:
     limit, offset = limit_of(request), int(number_of(request, "offset", 0))
     titled, project = request.query_params.get("q", ""), request.query_params.get("project")
     rows = [
-        (row, mine) for mine in _mine(archive, request) for row in mine.sessions(limit + offset, project, titled=titled)
+        (row, owner)
+        for owner in _owners(archive, request)
+        for row in owner.sessions(limit + offset, project, titled=titled)
     ]
     rows.sort(key=lambda pair: -pair[0].last_seen_at)
     page = rows[offset : offset + limit]
-    owners = {mine.tenant: mine for _, mine in page}
-    counts = {name: mine.counts([row.id for row, of in page if of is mine]) for name, mine in owners.items()}
-    return [to_builtins(row) | {"tenant": mine.tenant} | to_builtins(counts[mine.tenant][row.id]) for row, mine in page]
+    by_tenant = {owner.tenant: owner for _, owner in page}
+    counts = {
+        name: owner.counts([row.id for row, row_owner in page if row_owner is owner])
+        for name, owner in by_tenant.items()
+    }
+    return [
+        to_builtins(row) | {"tenant": owner.tenant} | to_builtins(counts[owner.tenant][row.id]) for row, owner in page
+    ]
 
 
-def _of_session(tell: Callable[[TenantArchive, SessionRow, Request], Any]) -> Query:
-    """The result of `tell` for the session named in the path; None if no tenant has it."""
+def _of_session(find: Callable[[TenantArchive, SessionRow, Request], Any]) -> Query:
+    """The result of `find` for the session named in the path; None if no tenant has it."""
 
     def query(archive: Archive, request: Request) -> Any:
-        for mine in _mine(archive, request):
-            row = mine.session(request.path_params["session"])
+        for owner in _owners(archive, request):
+            row = owner.session(request.path_params["session"])
             if row is not None:
-                return tell(mine, row, request)
+                return find(owner, row, request)
         return None
 
     return query
 
 
-def _session(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
+def _session(owner: TenantArchive, row: SessionRow, request: Request) -> Any:
     messages = [
         {"position": f.position, "turn": f.turn, "role": f.message.role, "text": f.message.text, "at": f.created_at}
-        for f in mine.messages(row.id)
+        for f in owner.messages(row.id)
     ]
-    requests = [to_builtins(r) for r in mine.requests(session=row.id, limit=limit_of(request))]
-    return to_builtins(row) | {"tenant": mine.tenant, "messages": messages, "requests": requests}
+    requests = [to_builtins(r) for r in owner.requests(session=row.id, limit=limit_of(request))]
+    return to_builtins(row) | {"tenant": owner.tenant, "messages": messages, "requests": requests}
 
 
-def _timeline(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
+def _timeline(owner: TenantArchive, row: SessionRow, request: Request) -> Any:
     """The session without its text: each request's size, and the passages that came back."""
-    counts = to_builtins(mine.counts([row.id])[row.id])
-    return to_builtins(row) | counts | {"tenant": mine.tenant} | to_builtins(mine.timeline(row.id))
+    counts = to_builtins(owner.counts([row.id])[row.id])
+    return to_builtins(row) | counts | {"tenant": owner.tenant} | to_builtins(owner.timeline(row.id))
 
 
-def _messages(mine: TenantArchive, row: SessionRow, request: Request) -> Any:
+def _messages(owner: TenantArchive, row: SessionRow, request: Request) -> Any:
     """from: a position; chars: how much of each, 2,000 by default."""
     first, chars = int(number_of(request, "from", 0)), int(number_of(request, "chars", 2_000))
-    return [to_builtins(shown) for shown in mine.shown(row.id, first, limit_of(request), chars)]
+    return [to_builtins(shown) for shown in owner.shown(row.id, first, limit_of(request), chars)]
 
 
 def _search(archive: Archive, request: Request) -> Any:
@@ -119,9 +126,9 @@ def _search(archive: Archive, request: Request) -> Any:
     query, limit, offset = asked.get("q", ""), limit_of(request), int(number_of(request, "offset", 0))
     since, until = number_of(request, "since", None), number_of(request, "until", None)
     hits = [
-        (hit, mine.tenant)
-        for mine in _mine(archive, request)
-        for hit in mine.search(
+        (hit, owner.tenant)
+        for owner in _owners(archive, request)
+        for hit in owner.search(
             query, limit + offset, asked.get("session") or None, speaker=asked.get("speaker") or None,
             kind=asked.get("kind") or None, project=asked.get("project") or None,
             since=since, until=until,
@@ -135,18 +142,18 @@ def _requests(archive: Archive, request: Request) -> Any:
     """The latest, newest first."""
     limit, session = limit_of(request), request.query_params.get("session") or None
     rows = [
-        to_builtins(row) | {"tenant": mine.tenant}
-        for mine in _mine(archive, request)
-        for row in mine.requests(session=session, limit=limit)
+        to_builtins(row) | {"tenant": owner.tenant}
+        for owner in _owners(archive, request)
+        for row in owner.requests(session=session, limit=limit)
     ]
     return sorted(rows, key=lambda row: -row["at"])[:limit]
 
 
 def _why(archive: Archive, request: Request) -> Any:
-    for mine in _mine(archive, request):
-        why = mine.why(request.path_params["request"])
+    for owner in _owners(archive, request):
+        why = owner.why(request.path_params["request"])
         if why is not None:
-            return to_builtins(why) | {"tenant": mine.tenant}
+            return to_builtins(why) | {"tenant": owner.tenant}
     return None
 
 
@@ -155,11 +162,11 @@ def _passage(archive: Archive, request: Request) -> Any:
     if not named.isascii() or not named.isdigit():
         raise ValueError(f"passage is {named}; use its number, which /lantern/api/search gives")
     id_ = int(named)
-    for mine in _mine(archive, request):
-        passage = mine.passages_by_id([id_]).get(id_)
+    for owner in _owners(archive, request):
+        passage = owner.passages_by_id([id_]).get(id_)
         if passage is not None:
-            history = [to_builtins(edit) for edit in mine.history(id_)]
-            return to_builtins(passage) | {"tenant": mine.tenant, "history": history}
+            history = [to_builtins(edit) for edit in owner.history(id_)]
+            return to_builtins(passage) | {"tenant": owner.tenant, "history": history}
     return None
 
 
@@ -167,8 +174,8 @@ def _marks(archive: Archive, request: Request) -> Any:
     """Passages that somebody judged, pinned or corrected, most recently changed first."""
     limit = limit_of(request)
     rows = [
-        to_builtins(marked) | {"tenant": mine.tenant}
-        for mine in _mine(archive, request)
-        for marked in mine.marked(limit)
+        to_builtins(marked) | {"tenant": owner.tenant}
+        for owner in _owners(archive, request)
+        for marked in owner.marked(limit)
     ]
     return sorted(rows, key=lambda row: -row["changed_at"])[:limit]

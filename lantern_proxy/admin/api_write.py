@@ -16,19 +16,19 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy import chunk, reinforce
+from lantern_proxy.admin.endpoint import Endpoint, of_archive
 from lantern_proxy.admin.openapi import BODY
-from lantern_proxy.admin.shape import Endpoint, of_archive
 from lantern_proxy.archive import Archive, PruneReport, PruneRule, TenantArchive
 from lantern_proxy.archive.forget import ForgetRule
 from lantern_proxy.config import Config
 
 Body = dict[str, Any]
 Change = Callable[[Config, Archive, Body], Any]
-_MOST_BYTES = 32 << 20
-_WORDS = {int: "a whole number", bool: "true or false", str: "a text", dict: "an object"}
+_MAX_BODY_BYTES = 32 << 20
+_TYPE_NAMES = {int: "a whole number", bool: "true or false", str: "a text", dict: "an object"}
 
 
-class _Bad(ValueError):
+class _BadRequest(ValueError):
     """A request body with wrong or missing fields."""
 
 
@@ -42,7 +42,7 @@ def write_routes() -> list[BaseRoute]:
     }
     return [
         *(Route(path, _endpoint(change), methods=["POST"]) for path, change in changes.items()),
-        Route("/api/why", why, methods=["POST"]),
+        Route("/api/why", preview, methods=["POST"]),
     ]
 
 
@@ -51,7 +51,7 @@ def _endpoint(change: Change) -> Endpoint:
         body = await _body(request)
         found = await run_in_threadpool(change, request.app.state.proxy.config, archive, body)
         if not body.get("dry_run", False) and body.get("confirm", True):
-            request.app.state.events.tell("change", {"what": _verb(request)})
+            request.app.state.events.send("change", {"what": _verb(request)})
         return found
 
     return of_archive(find)
@@ -63,30 +63,30 @@ def _verb(request: Request) -> str:
 
 async def _body(request: Request) -> Body:
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
-        raise _Bad("send application/json")
+        raise _BadRequest("send application/json")
     data = b""
     async for piece in request.stream():
         data += piece
-        if len(data) > _MOST_BYTES:
-            raise _Bad(f"the body is longer than {_MOST_BYTES >> 20} MB")
+        if len(data) > _MAX_BODY_BYTES:
+            raise _BadRequest(f"the body is longer than {_MAX_BODY_BYTES >> 20} MB")
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):
-        raise _Bad("the body is not JSON") from None
+        raise _BadRequest("the body is not JSON") from None
     if not isinstance(body, dict):
-        raise _Bad("the body is not a JSON object")
+        raise _BadRequest("the body is not a JSON object")
     known = BODY[f"/api/{_verb(request)}"]["properties"]
     if unknown := [name for name in body if name not in known]:
-        raise _Bad(f"{json.dumps(unknown[0])[:80]} is not known here; use {', '.join(known)}")
+        raise _BadRequest(f"{json.dumps(unknown[0])[:80]} is not known here; use {', '.join(known)}")
     return body
 
 
 def _get(body: Body, name: str, kind: type, default: Any = ...) -> Any:
     value = body.get(name, default)
     if value is ...:
-        raise _Bad(f"{name} is missing")
+        raise _BadRequest(f"{name} is missing")
     if value is not default and (not isinstance(value, kind) or (kind is not bool and isinstance(value, bool))):
-        raise _Bad(f"{name} is {json.dumps(value)[:80]}; use {_WORDS[kind]}")
+        raise _BadRequest(f"{name} is {json.dumps(value)[:80]}; use {_TYPE_NAMES[kind]}")
     return value
 
 
@@ -102,30 +102,30 @@ def _owner(archive: Archive, body: Body) -> tuple[TenantArchive, int]:
     for tenant in _tenants(archive, body):
         if archive.of(tenant).passages_by_id([id_]):
             return archive.of(tenant), id_
-    raise _Bad(f"there is no passage {id_}; /lantern/api/search gives numbers")
+    raise _BadRequest(f"there is no passage {id_}; /lantern/api/search gives numbers")
 
 
 def _feedback(config: Config, archive: Archive, body: Body) -> Any:
     """{"passage": 7, "verdict": "useful" | "wrong" | "outdated" | "", "request": "req_..."}: "" takes it back."""
-    mine, id_ = _owner(archive, body)
+    owner, id_ = _owner(archive, body)
     request, verdict = _get(body, "request", str, ""), _get(body, "verdict", str)
     settle = partial(reinforce.settle, rates=reinforce.Rates.of(config.reinforce))
-    return to_builtins(mine.feedback(request, id_, verdict, now=time.time(), settle=settle))
+    return to_builtins(owner.feedback(request, id_, verdict, now=time.time(), settle=settle))
 
 
 def _pin(config: Config, archive: Archive, body: Body) -> Any:
     """{"passage": 7, "pinned": true}"""
-    mine, id_ = _owner(archive, body)
-    change = mine.pin if _get(body, "pinned", bool) else mine.unpin
+    owner, id_ = _owner(archive, body)
+    change = owner.pin if _get(body, "pinned", bool) else owner.unpin
     return to_builtins(change(id_, now=time.time()))
 
 
 def _edit(config: Config, archive: Archive, body: Body) -> Any:
     """{"passage": 7, "text": "..."}: the text to be found and restored from now on."""
-    mine, id_ = _owner(archive, body)
+    owner, id_ = _owner(archive, body)
     text = _get(body, "text", str)
-    passage = mine.passages_by_id([id_])[id_]
-    return to_builtins(mine.edit(chunk.reword(passage, text), now=time.time()))
+    passage = owner.passages_by_id([id_])[id_]
+    return to_builtins(owner.edit(chunk.reword(passage, text), now=time.time()))
 
 
 def _prune(config: Config, archive: Archive, body: Body) -> Any:
@@ -138,7 +138,7 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
         below_confidence=_number(body, "below_confidence"),
         session=_get(body, "session", str, None),
     )
-    tenants = _tenants(archive, body) if rule.session is None else [_holder(archive, body, rule.session)]
+    tenants = _tenants(archive, body) if rule.session is None else [_tenant_of_session(archive, body, rule.session)]
     dry_run, now = _get(body, "dry_run", bool, True), time.time()
     total = sum((archive.of(t).prune(rule, now=now, dry_run=dry_run, wiped=False) for t in tenants), PruneReport())
     archive.wipe()
@@ -149,18 +149,18 @@ def _forget(config: Config, archive: Archive, body: Body) -> Any:
     """{"session": "ses_...", "confirm": "ses_..."}: without the id as confirmation only a dry run."""
     session, confirm = _get(body, "session", str), _get(body, "confirm", str, "")
     if confirm and confirm != session:
-        raise _Bad("confirm is not the session's id; nothing was removed")
-    rule, tenant = ForgetRule(session=session), _holder(archive, body, session)
+        raise _BadRequest("confirm is not the session's id; nothing was removed")
+    rule, tenant = ForgetRule(session=session), _tenant_of_session(archive, body, session)
     return to_builtins(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
 
 
-def _holder(archive: Archive, body: Body, session: str) -> str:
+def _tenant_of_session(archive: Archive, body: Body, session: str) -> str:
     """The tenant that has the session; a client's own name for a session may occur in several."""
     owners = [tenant for tenant in _tenants(archive, body) if archive.of(tenant).session(session) is not None]
     if not owners:
-        raise _Bad(f"there is no session {session}; /lantern/api/sessions lists them")
+        raise _BadRequest(f"there is no session {session}; /lantern/api/sessions lists them")
     if len(owners) > 1:
-        raise _Bad(f"{len(owners)} tenants have a session {session}; name one as tenant: {', '.join(owners)}")
+        raise _BadRequest(f"{len(owners)} tenants have a session {session}; name one as tenant: {', '.join(owners)}")
     return owners[0]
 
 
@@ -169,12 +169,12 @@ def _number(body: Body, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
-        raise _Bad(f"{name} is {json.dumps(value)[:80]}; use a number from 0 on")
+        raise _BadRequest(f"{name} is {json.dumps(value)[:80]}; use a number from 0 on")
     return float(value)
 
 
 @of_archive
-async def why(request: Request, archive: Archive) -> Any:
+async def preview(request: Request, archive: Archive) -> Any:
     """{"request": {...}, "session", "tenant", "project", "api"}: what would be restored for this request body.
 
     Nothing is sent or archived. `tenant` may be left out when there is only one.
@@ -183,7 +183,7 @@ async def why(request: Request, archive: Archive) -> Any:
     tenants = await run_in_threadpool(archive.tenants)
     tenant = _get(body, "tenant", str, "") or (tenants[0].id if len(tenants) == 1 else "")
     if not tenant:
-        raise _Bad(f"there are {len(tenants)} tenants; name one as `tenant`")
+        raise _BadRequest(f"there are {len(tenants)} tenants; name one as `tenant`")
     found = await request.app.state.proxy.preview(
         json.dumps(_get(body, "request", dict)).encode(), tenant=tenant, project=_get(body, "project", str, ""),
         session=_get(body, "session", str, ""), api=_get(body, "api", str, ""),

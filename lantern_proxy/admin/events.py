@@ -22,10 +22,10 @@ from lantern_proxy.turn import LOSSES
 
 log = logging.getLogger("lantern.admin")
 
-MOST_WAITING = 256
+MAX_QUEUED = 256
 """Most events queued for one reader."""
-MOST_READERS = 64
-_PULSE_S = 15.0
+MAX_READERS = 64
+_KEEPALIVE_S = 15.0
 """A comment is sent after this long without an event, so that a dead connection is noticed."""
 _END = b""
 
@@ -41,40 +41,40 @@ class Events:
         return len(self._readers)
 
     def on_request(self, exchange: Any, status: int) -> None:
-        """Tell the readers of a request that has passed. One of proxy.Proxy.listeners."""
+        """Send a finished request to the readers. One of proxy.Proxy.listeners."""
         if not self._readers:
             return
         request = exchange.request
-        told = {
+        fields = {
             "id": exchange.id, "tenant": exchange.tenant, "session": exchange.session, "event": exchange.event,
             "restored": exchange.restored, "chars": exchange.chars, "ms": round(exchange.ms, 2), "status": status,
             "at": exchange.at, "size": len(exchange.plain), "model": request.model if request else "",
             "degraded": list(dict.fromkeys(exchange.degraded)),
         }  # fmt: skip
-        self.tell("request", told)
+        self.send("request", fields)
         if exchange.event in LOSSES:
-            self.tell("compaction", told)
+            self.send("compaction", fields)
         if exchange.blocks:
-            self.tell("restore", told)
+            self.send("restore", fields)
 
-    def tell(self, kind: str, told: dict[str, Any]) -> None:
+    def send(self, kind: str, fields: dict[str, Any]) -> None:
         """Send an event to all readers; those with MOST_WAITING unread events are disconnected."""
-        frame = f"event: {kind}\ndata: {json.dumps(told)}\n\n".encode()
+        frame = f"event: {kind}\ndata: {json.dumps(fields)}\n\n".encode()
         for queue in list(self._readers):
             try:
                 queue.put_nowait(frame)
             except asyncio.QueueFull:
-                self._let_go(queue)
+                self._disconnect(queue)
 
     def stop(self) -> None:
         """End all streams, so that a stopping server need not wait for open pages."""
-        self._loop.call_soon_threadsafe(self._let_all_go)
+        self._loop.call_soon_threadsafe(self._disconnect_all)
 
-    def _let_all_go(self) -> None:
+    def _disconnect_all(self) -> None:
         for queue in list(self._readers):
-            self._let_go(queue)
+            self._disconnect(queue)
 
-    def _let_go(self, queue: "asyncio.Queue[bytes]") -> None:
+    def _disconnect(self, queue: "asyncio.Queue[bytes]") -> None:
         self._readers.discard(queue)
         while not queue.empty():
             queue.get_nowait()
@@ -85,14 +85,14 @@ class Events:
 
         peers: such streams of other workers, whose events are merged into this one
         """
-        queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
+        queue: asyncio.Queue[bytes] = asyncio.Queue(MAX_QUEUED)
         self._readers.add(queue)
         relaying = [asyncio.create_task(self._relay(each, queue)) for each in peers]
         try:
             yield b"retry: 2000\n: lantern\n\n"
             while True:
                 try:
-                    frame = await asyncio.wait_for(queue.get(), _PULSE_S)
+                    frame = await asyncio.wait_for(queue.get(), _KEEPALIVE_S)
                 except TimeoutError:
                     frame = b": still here\n\n"
                 if frame == _END:
@@ -114,14 +114,14 @@ class Events:
                         queue.put_nowait(frame + b"\n\n")
         except Exception as error:  # that worker ended, or this reader is too slow
             log.debug("a worker's events end: %s", error)
-        self._let_go(queue)
+        self._disconnect(queue)
 
 
 async def events(request: Request) -> Response:
     """The stream; 503 if there are too many readers."""
     live: Events = request.app.state.events
-    if len(live) >= MOST_READERS:
-        message = f"{MOST_READERS} pages listen already; close one"
+    if len(live) >= MAX_READERS:
+        message = f"{MAX_READERS} pages listen already; close one"
         return JSONResponse({"error": {"message": message}}, 503, {"retry-after": "5"})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     peers, streams = request.app.state.peers, []

@@ -22,9 +22,9 @@ async def health(scope: Scope, receive: Receive, send: Send) -> None:
         message = f"/lantern/health takes GET, HEAD, not {scope['method']}"
         await answer_json(send, 405, {"error": {"message": message}}, [(b"allow", b"GET, HEAD")])
         return
-    told = await status_of(scope)
-    known = {"status": told["status"]} if scope.get(STRANGER) else told
-    await answer_json(send, 200, known, bodiless=scope["method"] == "HEAD")
+    report = await status_of(scope)
+    shown = {"status": report["status"]} if scope.get(STRANGER) else report
+    await answer_json(send, 200, shown, bodiless=scope["method"] == "HEAD")
 
 
 async def status_of(scope: Scope) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """GET /lantern/api/openapi.json: the OpenAPI document of the admin API, generated from its routes.
 
 New routes are included automatically; list their query parameters in QUERY, their request body in BODY, and their
-answer in answers.ANSWERS.
+answer in schemas.ANSWERS.
 """
 
 import re
@@ -14,11 +14,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy import __version__
-from lantern_proxy.admin.answers import ERROR, Schema, schemas
+from lantern_proxy.admin.schemas import ERROR, Schema, schemas
 
 _TENANT = {"name": "tenant", "description": "Only of this tenant; of all by default.", "schema": {"type": "string"}}
 _LIMIT = {"name": "limit", "schema": {"type": "integer", "minimum": 1, "maximum": 1_000}}
-_ASKED = {"name": "q", "description": 'Words; "quoted words" are a phrase.', "schema": {"type": "string"}}
+_Q = {"name": "q", "description": 'Words; "quoted words" are a phrase.', "schema": {"type": "string"}}
 
 
 def _number(name: str, kind: str = "number", **more: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ QUERY: dict[str, tuple[dict[str, Any], ...]] = {
     "/api/sessions/{session}": (_TENANT, _LIMIT),
     "/api/sessions/{session}/messages": (_TENANT, _LIMIT, _number("from", "integer"), _number("chars", "integer")),
     "/api/search": (
-        _ASKED, _TENANT, _LIMIT, _OFFSET, _SESSION, _PROJECT, _SINCE, _number("until"),
+        _Q, _TENANT, _LIMIT, _OFFSET, _SESSION, _PROJECT, _SINCE, _number("until"),
         _text("speaker", "Who said it."),
         _text("kind", "Of which kind the passage is."),
     ),
@@ -102,11 +102,11 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
 
 
 def _operation(path: str, method: str, answered: Mapping[str, Schema]) -> dict[str, Any]:
-    named = [
+    path_parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", path)
     ]
-    asked = [
+    query_parameters = [
         {"in": "query", "required": False, **each} for each in QUERY.get(path, (_TENANT,) if method == "GET" else ())
     ]
     media = "text/event-stream" if path.endswith("/events") else "application/json"
@@ -114,7 +114,7 @@ def _operation(path: str, method: str, answered: Mapping[str, Schema]) -> dict[s
         code: {"description": text, "content": {"application/json": {"schema": ERROR}}}
         for code, text in _STATUSES.items()
     } | {"200": {"description": "what was asked for", "content": {media: {"schema": answered.get(path, {})}}}}
-    operation: dict[str, Any] = {"parameters": [*named, *asked], "responses": answers}
+    operation: dict[str, Any] = {"parameters": [*path_parameters, *query_parameters], "responses": answers}
     if method not in ("GET", "DELETE"):
         schema = BODY.get(path, {"type": "object"})
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
@@ -123,9 +123,9 @@ def _operation(path: str, method: str, answered: Mapping[str, Schema]) -> dict[s
 
 def openapi(routes: Sequence[BaseRoute]) -> Callable[[Request], Awaitable[Response]]:
     """The endpoint that serves the OpenAPI document of `routes`."""
-    told = cache(partial(document, routes))
+    cached_document = cache(partial(document, routes))
 
     async def endpoint(request: Request) -> Response:
-        return JSONResponse(told())
+        return JSONResponse(cached_document())
 
     return endpoint

@@ -9,9 +9,9 @@ from starlette.routing import Route, Router, request_response
 
 from lantern_proxy.admin import metrics
 from lantern_proxy.admin.api import api_routes
+from lantern_proxy.admin.endpoint import error
 from lantern_proxy.admin.events import Events
 from lantern_proxy.admin.openapi import openapi
-from lantern_proxy.admin.shape import error
 from lantern_proxy.admin.ui import ui_routes
 
 
@@ -23,7 +23,7 @@ def router() -> Router:
         Route("/api/openapi.json", openapi(api_routes())),
         *ui_routes(),
     ]
-    return Router(routes, redirect_slashes=False, default=request_response(nothing_here))
+    return Router(routes, redirect_slashes=False, default=request_response(not_found))
 
 
 def attach(state: Any) -> None:
@@ -32,7 +32,7 @@ def attach(state: Any) -> None:
     state.proxy.listeners.append(state.events.on_request)
 
 
-async def nothing_here(request: Request) -> Response:
+async def not_found(request: Request) -> Response:
     if request.scope["path"] in ("/lantern", "/lantern/") and request.method in ("GET", "HEAD"):  # what people type
         return RedirectResponse("/lantern/ui")
     message = (
@@ -42,7 +42,7 @@ async def nothing_here(request: Request) -> Response:
     return error(message, 404)
 
 
-async def wrong_method(request: Request, refused: Exception) -> Response:
+async def method_not_allowed(request: Request, refused: Exception) -> Response:
     """405 for an existing path that does not support the method."""
     assert isinstance(refused, HTTPException)
     assert refused.headers

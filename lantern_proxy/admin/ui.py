@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from lantern_proxy.admin.shape import error
+from lantern_proxy.admin.endpoint import error
 
 _KINDS = {
     "html": "text/html; charset=utf-8",
@@ -34,10 +34,10 @@ HEADERS = {
 
 
 def ui_routes() -> list[BaseRoute]:
-    return [Route("/ui", page), Route("/ui/", away), Route("/ui/{name}", part)]
+    return [Route("/ui", page), Route("/ui/", redirect), Route("/ui/{name}", file_of_page)]
 
 
-async def away(request: Request) -> Response:
+async def redirect(request: Request) -> Response:
     return RedirectResponse("../ui", 308)
 
 
@@ -45,15 +45,15 @@ async def page(request: Request) -> Response:
     return _file("index.html", request)
 
 
-async def part(request: Request) -> Response:
+async def file_of_page(request: Request) -> Response:
     return _file(request.path_params["name"], request)
 
 
 def _file(name: str, request: Request) -> Response:
-    held = _files().get(name)
-    if held is None:
+    found = _files().get(name)
+    if found is None:
         return error(f"the page has no file {name!r}", 404)
-    data, tag = held
+    data, tag = found
     headers = HEADERS | {"etag": tag}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)

@@ -105,9 +105,7 @@ def _may_be_rule(low: str) -> bool:
 
 
 def _may_be_english_rule(low: str) -> bool:
-    return any(map(low.__contains__, _RULE_SIGNS)) or (
-        "use " in low and any(map(low.__contains__, _INSTEAD_SIGNS))
-    )
+    return any(map(low.__contains__, _RULE_SIGNS)) or ("use " in low and any(map(low.__contains__, _INSTEAD_SIGNS)))
 
 
 def _may_be_preference(low: str) -> bool:

@@ -22,15 +22,15 @@ from lantern_proxy.bench import bm25_collections, bm25_ours
 from lantern_proxy.bench.bm25_lucene import Lucene
 from lantern_proxy.bench.bm25_peers import MOST_RECORDS, PEERS, how_to_install, release
 from lantern_proxy.bench.bm25_records import COMMON, K, Records, Search
-from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, kept, merged, show
+from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, merge_figures, read_figures, show
 from lantern_proxy.bench.datasets import DataError
 from lantern_proxy.bench.numbers import Numbers, without_nan
 
 T = TypeVar("T")
 WORDS, MEAN_LENGTH = 200_000, 55
-FEWEST = 100
+MIN_RECORDS = 100
 """Least number of records with both common and other words."""
-AT_ONCE = 1 << 22
+TOKENS_AT_ONCE = 1 << 22
 """Tokens drawn at a time: five million records have 275 million."""
 
 
@@ -40,8 +40,8 @@ def synthetic(n: int) -> Records:
     lengths = np.clip(draw.normal(MEAN_LENGTH, 11, n), 5, None).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.empty(int(starts[-1]), np.int32)
-    for at in range(0, len(tokens), AT_ONCE):
-        some = tokens[at : at + AT_ONCE]
+    for at in range(0, len(tokens), TOKENS_AT_ONCE):
+        some = tokens[at : at + TOKENS_AT_ONCE]
         some[:] = np.searchsorted(weights, draw.random(len(some)) * weights[-1])
     return Records(tokens, starts, [f"t{i:x}" for i in range(WORDS)])
 
@@ -57,7 +57,9 @@ def locomo(path: Path) -> tuple[Records, list[list[str]]]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise click.BadParameter(f"--locomo {path} is no LoCoMo file ({error!r}); give locomo10.json") from None
     records, word_of = Records.of(texts)
-    return records, [known for q in questions if (known := [word_of[term] for term in q if term in word_of])]
+    return records, [
+        in_vocabulary for q in questions if (in_vocabulary := [word_of[term] for term in q if term in word_of])
+    ]
 
 
 def queries(records: Records, n: int) -> list[list[str]]:
@@ -72,14 +74,14 @@ def queries(records: Records, n: int) -> list[list[str]]:
     ]
 
 
-def drawn(sizes: Sequence[int]) -> Iterator[tuple[Records, list[list[str]]]]:
+def synthetic_collections(sizes: Sequence[int]) -> Iterator[tuple[Records, list[list[str]]]]:
     """Records of each size in turn, and their queries."""
     for n in sizes:
         records = synthetic(n)
         yield records, queries(records, 200)
 
 
-def fitting(engines: Sequence[str], n: int) -> list[str]:
+def engines_for(engines: Sequence[str], n: int) -> list[str]:
     """The engines that can take so many records."""
     return [engine for engine in engines if n <= MOST_RECORDS.get(engine, n)]
 
@@ -90,14 +92,14 @@ def measure(
     """seconds: most time for the queries of one engine in each state"""
     n = len(records)
     built: dict[str, tuple[Search, float]] = {}
-    for engine in fitting(engines, n):
+    for engine in engines_for(engines, n):
         begun = time.perf_counter()
         built[engine] = PEERS[engine](records), (time.perf_counter() - begun) / n * 1e6
     searches = {engine: search for engine, (search, _) in built.items()}
     same = {
         engine: agreement(engine, searches["lantern"], search, questions[:20]) for engine, search in searches.items()
     }
-    for state, ask in ASKED.items():
+    for state, ask in TIMED_BY_STATE.items():
         times = ask(searches, questions, seconds)
         ours = float(np.median(times["lantern"]))
         for engine, (_, build_us) in built.items():
@@ -147,7 +149,7 @@ def cold(searches: dict[str, Search], questions: Sequence[Sequence[str]], second
     return times
 
 
-ASKED = dict(zip(STATES, (in_turn, hot, cold), strict=True))
+TIMED_BY_STATE = dict(zip(STATES, (in_turn, hot, cold), strict=True))
 
 
 def microseconds(search: Search, question: Sequence[str]) -> float:
@@ -168,7 +170,7 @@ def agreement(engine: str, ours: Search, other: Search, questions: Sequence[Sequ
     return round(float(np.mean(same)), 4)
 
 
-def known(names: str) -> list[str]:
+def installed_engines(names: str) -> list[str]:
     """The engines to measure. click.BadParameter for an unknown one."""
     chosen = [name.strip() for name in names.split(",") if name.strip()] or list(PEERS)
     for name in chosen:
@@ -181,17 +183,19 @@ def known(names: str) -> list[str]:
     return ["lantern", *(name for name in chosen if name != "lantern" and name in here)]
 
 
-def counted(work: Iterable[T], label: str, length: int, *, quiet: bool) -> AbstractContextManager[Iterable[T]]:
-    """`records` with a progress bar on stderr."""
+def progress_bar(work: Iterable[T], label: str, length: int, *, quiet: bool) -> AbstractContextManager[Iterable[T]]:
+    """`work` with a progress bar on stderr."""
     return click.progressbar(work, length, label, file=sys.stderr, hidden=quiet)
 
 
-def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
+def compare_quality(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
     """Quality of the best ten, on published collections."""
     rows: list[bm25_collections.Quality] = []
     try:
         for each in bm25_collections.folders(folder):
-            with counted(bm25_collections.compare(each, engines), each.name, len(engines), quiet=as_json) as compared:
+            with progress_bar(
+                bm25_collections.compare(each, engines), each.name, len(engines), quiet=as_json
+            ) as compared:
                 for row in compared:
                     rows.append(row)
                     if as_json:
@@ -202,18 +206,47 @@ def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
         click.echo(bm25_collections.table(rows))
 
 
-def keep(found: Figures, of_kind: list[Any], row: Any, merge: Path | None, *, as_json: bool) -> None:
-    """Add a row to those of its kind in `found`, and at once to the file, so that nothing measured is lost."""
-    of_kind.append(row)
+def add_row(figures: Figures, rows: list[Any], row: Any, merge: Path | None, *, as_json: bool) -> None:
+    """Add a row to those of its kind in `figures`, and at once to the file, so that nothing measured is lost."""
+    rows.append(row)
     if merge is not None:
-        merged(merge, found)
+        merge_figures(merge, figures)
     if as_json:
         click.echo(json.dumps(without_nan(asdict(row))))
 
 
+def add_peers(
+    figures: Figures, collections: Iterable[tuple[Records, list[list[str]]]], engines: Sequence[str], seconds: float,
+    merge: Path | None, *, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure the engines on each collection."""
+    for records, questions in collections:
+        rows, label = len(STATES) * len(engines_for(engines, len(records))), f"{len(records):,} records"
+        with progress_bar(measure(records, questions, engines, seconds), label, rows, quiet=as_json) as measured:
+            for row in measured:
+                add_row(figures, figures.peers, row, merge, as_json=as_json)
+        if not as_json:
+            click.echo("\n".join(row.line() for row in figures.peers[-rows:]))
+
+
+def add_alone(figures: Figures, sizes: Sequence[int], merge: Path | None, *, as_json: bool) -> None:
+    """Measure our index alone at each size."""
+    measured = (bm25_ours.measure_alone(records, queries[:100]) for records, queries in synthetic_collections(sizes))
+    with progress_bar(measured, "ours alone", len(sizes), quiet=as_json) as rows:
+        for row in rows:
+            add_row(figures, figures.alone, row, merge, as_json=as_json)
+
+
+def command_line(sizes: Sequence[int], engines: Sequence[str], seconds: float, turns: Path | None, part: str) -> str:
+    """The command that makes these figures again."""
+    line = f"lantern bench bm25 --records {','.join(map(str, sizes))} --engines {','.join(engines)}"
+    line += f" --seconds {seconds:g}" + (f" --locomo {turns.name}" if turns else "")
+    return line + (f" --part {part}" if part != "both" else "")
+
+
 @click.command("bm25")
 @click.option(
-    "--records", "sizes", type=Numbers(FEWEST), default="5000,10000,100000", show_default=True,
+    "--records", "sizes", type=Numbers(MIN_RECORDS), default="5000,10000,100000", show_default=True,
     help="Sizes to measure at.",
 )  # fmt: skip
 @click.option("--engines", default="", help=f"Of: {', '.join(PEERS)}. Default: all that are installed.")
@@ -253,34 +286,20 @@ def command(
     if not sizes and turns is None and judged is None:
         raise click.UsageError("nothing to measure; give sizes with --records")
     if merge is not None:
-        kept(merge)  # before hours are spent on what it is to be merged with
-    chosen = known(engines)
+        read_figures(merge)  # before hours are spent on what it is to be merged with
+    chosen = installed_engines(engines)
     if judged is not None:
-        rate(judged, [name for name in chosen if name in bm25_collections.ENGINES], as_json=as_json)
+        compare_quality(judged, [name for name in chosen if name in bm25_collections.ENGINES], as_json=as_json)
         return
-    asked_for = (
-        f"lantern bench bm25 --records {','.join(map(str, sizes))} --engines {','.join(chosen)} --seconds {seconds:g}"
-    )
-    asked_for += f" --locomo {turns.name}" if turns else ""
-    asked_for += f" --part {part}" if part != "both" else ""
-    found = Figures(commands=[asked_for])
-
+    figures = Figures(commands=[command_line(sizes, chosen, seconds, turns, part)])
     if part != "ours":
-        for records, asked in chain([locomo(turns)] if turns else [], drawn(sizes)):
-            rows, label = len(STATES) * len(fitting(chosen, len(records))), f"{len(records):,} records"
-            with counted(measure(records, asked, chosen, seconds), label, rows, quiet=as_json) as measured:
-                for row in measured:
-                    keep(found, found.peers, row, merge, as_json=as_json)
-            if not as_json:
-                click.echo("\n".join(row.line() for row in found.peers[-rows:]))
+        collections = chain([locomo(turns)] if turns else [], synthetic_collections(sizes))
+        add_peers(figures, collections, chosen, seconds, merge, as_json=as_json)
     if part == "ours" or (part == "both" and not as_json):
-        of_ours = (bm25_ours.ours(records, asked[:100]) for records, asked in drawn(sizes))
-        with counted(of_ours, "ours alone", len(sizes), quiet=as_json) as measured_alone:
-            for alone in measured_alone:
-                keep(found, found.alone, alone, merge, as_json=as_json)
+        add_alone(figures, sizes, merge, as_json=as_json)
     if merge is not None:
-        found = kept(merge)
-    show(found, " ".join((__doc__ or "").split("\n\n")[1].split()), write, quiet=as_json)
+        figures = read_figures(merge)
+    show(figures, " ".join((__doc__ or "").split("\n\n")[1].split()), write, quiet=as_json)
 
 
 if __name__ == "__main__":

@@ -91,8 +91,8 @@ class Lucene:
         assert self._process.stderr is not None
         line = self._process.stdout.readline()
         if not line:
-            told = self._process.stderr.read().strip().splitlines()
-            raise RuntimeError(f"lucene: {told[0] if told else 'the JVM ended'}; leave lucene out of --engines")
+            errors = self._process.stderr.read().strip().splitlines()
+            raise RuntimeError(f"lucene: {errors[0] if errors else 'the JVM ended'}; leave lucene out of --engines")
         return line
 
 

@@ -15,7 +15,7 @@ THREADS, BUFFER_BYTES = 4, 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class AloneFigures:
     """Microseconds, unless the name says otherwise."""
 
     records: int
@@ -36,7 +36,7 @@ class Ours:
     bytes_a_record: float
 
 
-def ours(records: Records, questions: Sequence[Sequence[str]], adds: int = 2000) -> Ours:
+def measure_alone(records: Records, questions: Sequence[Sequence[str]], adds: int = 2000) -> AloneFigures:
     n, before = len(records), max(0, len(records) - adds)
     with Index(K1, B) as index:
         add_all(index, records, before)
@@ -47,9 +47,9 @@ def ours(records: Records, questions: Sequence[Sequence[str]], adds: int = 2000)
             search(index, question)
             hot.append(search(index, question))
         cold = cold_times(index, questions[:50])
-        noise = np.percentile([spin(float(np.median(hot))) for _ in range(500)], [50, 99])
+        noise = np.percentile([timed_loop(float(np.median(hot))) for _ in range(500)], [50, 99])
         busy = busy_adds(index, records, questions, min(adds, n))
-    return Ours(
+    return AloneFigures(
         n, *percentiles(alone), *percentiles(busy), round(float(np.median(hot)), 1), round(float(np.median(cold)), 1),
         round(bytes_of(records, questions) / bandwidth() * 1e6, 1), round(noise[1] / noise[0], 2),
         round(bytes_a_record, 1),
@@ -81,7 +81,7 @@ def cold_times(index: Index, questions: Sequence[Sequence[str]]) -> list[float]:
     return times
 
 
-def spin(about_us: float) -> float:
+def timed_loop(about_us: float) -> float:
     begun = time.perf_counter_ns()
     for _ in range(int(about_us * 20)):
         pass
@@ -92,13 +92,13 @@ def busy_adds(index: Index, records: Records, questions: Sequence[Sequence[str]]
     """The first records are added again under new ids, while four threads search continuously."""
     stop = threading.Event()
 
-    def ask(first: int) -> None:
+    def search_until_stopped(first: int) -> None:
         at = first
         while not stop.is_set():
             index.search(questions[at % len(questions)], K)
             at += THREADS
 
-    threads = [threading.Thread(target=ask, args=(first,)) for first in range(THREADS)]
+    threads = [threading.Thread(target=search_until_stopped, args=(first,)) for first in range(THREADS)]
     for thread in threads:
         thread.start()
     try:
@@ -128,7 +128,7 @@ def bandwidth() -> float:
     return 2 * source.nbytes / best
 
 
-def table(rows: Sequence[Ours]) -> str:
+def table(rows: Sequence[AloneFigures]) -> str:
     lines = [
         "| records | add p50, p99 | add while 4 threads search | query hot, cold | floor by bandwidth | "
         "p99 / p50 of a fixed loop | bytes a record |",

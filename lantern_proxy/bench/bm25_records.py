@@ -47,5 +47,5 @@ class Records:
         """(words,) the share of records with each word, counted in the first 20,000 of them."""
         sample, n = min(len(self), _SAMPLE), len(self.words)
         rows = np.repeat(np.arange(sample), np.diff(self.starts[: sample + 1]))
-        held = np.unique(rows * n + self.tokens[: self.starts[sample]])
-        return np.bincount(held % n, minlength=n) / sample
+        present = np.unique(rows * n + self.tokens[: self.starts[sample]])
+        return np.bincount(present % n, minlength=n) / sample

@@ -51,7 +51,7 @@ class Figures:
     """The results of one command, or of several together."""
 
     peers: list[Measured] = field(default_factory=list)
-    alone: list[bm25_ours.Ours] = field(default_factory=list)
+    alone: list[bm25_ours.AloneFigures] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
 
 
@@ -127,27 +127,27 @@ def show(found: Figures, what: str, write: Path | None, *, quiet: bool) -> None:
         (write / "bm25.svg").write_text(plot(found.peers), encoding="utf-8")
 
 
-def kept(path: Path) -> Figures:
+def read_figures(path: Path) -> Figures:
     """The contents of the file; empty if it does not exist. click.BadParameter if it is no such file."""
     old = Figures()
     if path.exists():
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-            same = float("nan")
+            contents = json.loads(path.read_text(encoding="utf-8"))
+            nan = float("nan")
             old.peers += [
-                Measured(**{**row, "same": same if row["same"] is None else row["same"]}) for row in held["peers"]
+                Measured(**{**row, "same": nan if row["same"] is None else row["same"]}) for row in contents["peers"]
             ]
-            old.alone += [bm25_ours.Ours(**row) for row in held["alone"]]
-            old.commands += held["commands"]
+            old.alone += [bm25_ours.AloneFigures(**row) for row in contents["alone"]]
+            old.commands += contents["commands"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise click.BadParameter(f"--merge {path} holds no figures of this command ({error!r})") from None
     return old
 
 
-def merged(path: Path, new: Figures) -> Figures:
+def merge_figures(path: Path, new: Figures) -> Figures:
     """The contents of the file with the new figures, sizes ascending; written back. A new figure replaces an old
     one."""
-    old = kept(path)
+    old = read_figures(path)
     peers = {(row.records, row.engine, row.state): row for row in (*old.peers, *new.peers)}
     alone = {row.records: row for row in (*old.alone, *new.alone)}
     both = Figures(
@@ -155,10 +155,10 @@ def merged(path: Path, new: Figures) -> Figures:
         [alone[n] for n in sorted(alone)],
         list(dict.fromkeys((*old.commands, *new.commands))),
     )
-    told = {
+    contents = {
         "commands": both.commands,
         "peers": [without_nan(asdict(row)) for row in both.peers],
         "alone": [*map(asdict, both.alone)],
     }
-    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(contents, indent=1) + "\n", encoding="utf-8")
     return both

@@ -39,13 +39,13 @@ class Candidate:
     """Unix seconds; 0 if the data has no time."""
 
     @property
-    def said(self) -> str:
+    def text_with_speaker(self) -> str:
         """The text after the speaker's name, if there is one."""
         return f"{self.speaker}: {self.text}" if self.speaker else self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Question:
     """A question and its evidence. A pipeline may only look at `text` and `at`."""
 
     text: str
@@ -66,7 +66,7 @@ class Conversation:
 
     id: str
     candidates: tuple[Candidate, ...]
-    questions: tuple[Asked, ...]
+    questions: tuple[Question, ...]
 
 
 def published(path: Path) -> Literal["locomo", "beam", ""]:
@@ -85,7 +85,9 @@ def locomo(path: Path) -> list[Conversation]:
     samples = _json(path)
     if not isinstance(samples, list) or not all(isinstance(s, dict) and "conversation" in s for s in samples):
         raise DataError(f"{path}: is not LoCoMo's list of samples; fetch locomo10.json of snap-research/locomo")
-    return unmixed((path, each) for each in sorted((_locomo_sample(s, path) for s in samples), key=lambda c: c.id))
+    return refuse_duplicates(
+        (path, each) for each in sorted((_locomo_sample(s, path) for s in samples), key=lambda c: c.id)
+    )
 
 
 def _locomo_sample(sample: Mapping[str, Any], path: Path) -> Conversation:
@@ -94,7 +96,9 @@ def _locomo_sample(sample: Mapping[str, Any], path: Path) -> Conversation:
         known = {candidate.id for candidate in candidates}
         asked = [(qa, frozenset(qa["evidence"]) & known) for qa in sample["qa"]]
         questions = tuple(
-            Asked(text=_said(qa, "question"), gold=gold, category=str(qa["category"]), answer=_answer(qa, "answer"))
+            Question(
+                text=_string(qa, "question"), gold=gold, category=str(qa["category"]), answer=_answer(qa, "answer")
+            )
             for qa, gold in asked
             if gold
         )
@@ -110,8 +114,8 @@ def _locomo_turns(conversation: Mapping[str, Any]) -> Iterator[Candidate]:
         at = _time(conversation.get(f"{session}_date_time", ""), "%I:%M %p on %d %B, %Y")
         for turn in conversation[session]:
             caption = turn.get("blip_caption", "")
-            text = f"{_said(turn, 'text')} [picture: {caption}]" if caption else _said(turn, "text")
-            yield Candidate(id=turn["dia_id"], session=session, speaker=_said(turn, "speaker"), text=text, at=at)
+            text = f"{_string(turn, 'text')} [picture: {caption}]" if caption else _string(turn, "text")
+            yield Candidate(id=turn["dia_id"], session=session, speaker=_string(turn, "speaker"), text=text, at=at)
 
 
 def beam(folder: Path) -> list[Conversation]:
@@ -122,7 +126,7 @@ def beam(folder: Path) -> list[Conversation]:
     files = [folder] if folder.is_file() else sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
     if not files:
         raise DataError(f"{folder}: holds no .json or .json.gz file; name the folder with BEAM's chats")
-    return unmixed((file, _beam_chat(file)) for file in files)
+    return refuse_duplicates((file, _beam_chat(file)) for file in files)
 
 
 _TAG = re.compile(r"\s*->->\s*[\d,.\s]+$")
@@ -138,7 +142,7 @@ def _beam_chat(file: Path) -> Conversation:
         candidates = tuple(_beam_messages(chat["chat"]))
         known = {candidate.id for candidate in candidates}
         questions = tuple(
-            Asked(text=_said(each, "question"), gold=gold, category=category, answer=_answer(each, *_BEAM_ANSWERS))
+            Question(text=_string(each, "question"), gold=gold, category=category, answer=_answer(each, *_BEAM_ANSWERS))
             for category, asked in chat["probing_questions"].items()
             for each in asked
             if (gold := frozenset(map(str, _leaves(each.get("source_chat_ids")))) & known)
@@ -154,8 +158,8 @@ def _beam_messages(batches: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
         for group in batch["turns"]:
             for each in group:
                 at = _time(each.get("time_anchor") or batch.get("time_anchor") or "", "%B-%d-%Y") or at
-                text = _TAG.sub("", _said(each, "content"))
-                session, speaker = f"session_{number}", _said(each, "role")
+                text = _TAG.sub("", _string(each, "content"))
+                session, speaker = f"session_{number}", _string(each, "role")
                 yield Candidate(id=str(each["id"]), session=session, speaker=speaker, text=text, at=at)
 
 
@@ -167,23 +171,23 @@ def longmemeval(path: Path) -> list[Conversation]:
     if not (known and items):
         raise DataError(f"{path}: is not LongMemEval's list of questions; fetch longmemeval_s.json of its authors")
     answerable = [item for item in items if not str(item.get("question_id", "")).endswith("_abs")]
-    return unmixed((path, _haystack(item, path)) for item in answerable)
+    return refuse_duplicates((path, _haystack(item, path)) for item in answerable)
 
 
 def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
     try:
         sessions = zip(item["haystack_session_ids"], item["haystack_dates"], item["haystack_sessions"], strict=True)
         candidates = tuple(
-            Candidate(id=f"{n}#{name}#{place}", session=f"{n}#{name}", speaker=_said(each, "role"),
-                      text=_said(each, "content"), at=_day(date))
-            for n, (name, date, said) in enumerate(sessions)
-            for place, each in enumerate(said)
+            Candidate(id=f"{n}#{name}#{place}", session=f"{n}#{name}", speaker=_string(each, "role"),
+                      text=_string(each, "content"), at=_day(date))
+            for n, (name, date, session) in enumerate(sessions)
+            for place, each in enumerate(session)
         )  # fmt: skip
         answering = frozenset(item["answer_session_ids"])
         gold = frozenset(c.id for c in candidates if c.session.partition("#")[2] in answering)
         at = _day(item.get("question_date", ""))
-        asked = Asked(text=_said(item, "question"), gold=gold, category=_said(item, "question_type"), at=at)
-        return Conversation(id=_said(item, "question_id"), candidates=candidates, questions=(asked,) if gold else ())
+        asked = Question(text=_string(item, "question"), gold=gold, category=_string(item, "question_type"), at=at)
+        return Conversation(id=_string(item, "question_id"), candidates=candidates, questions=(asked,) if gold else ())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         name = item.get("question_id")
         raise DataError(f"{path}: question {name} lacks what LongMemEval has ({error!r}); use its own JSON") from None
@@ -194,23 +198,23 @@ def ir(folder: Path) -> list[Conversation]:
     qrels/test.tsv, each optionally with .gz. Queries without a relevant document are left out."""
     candidates = tuple(
         Candidate(id=str(d["_id"]), session="", speaker="", text=f"{d.get('title', '')} {d['text']}".strip())
-        for d in _lines(_found(folder, "corpus.jsonl"))
+        for d in _lines(_existing(folder, "corpus.jsonl"))
     )
     known = {candidate.id for candidate in candidates}
     grades: dict[str, dict[str, float]] = {}
-    for query, document, grade in _qrels(_found(folder, "qrels.tsv", "qrels/test.tsv")):
+    for query, document, grade in _qrels(_existing(folder, "qrels.tsv", "qrels/test.tsv")):
         if grade > 0 and document in known:
             grades.setdefault(query, {})[document] = grade
     questions = tuple(
-        Asked(text=q["text"], gold=frozenset(relevant), category="", grades=relevant)
-        for q in _lines(_found(folder, "queries.jsonl"))
+        Question(text=q["text"], gold=frozenset(relevant), category="", grades=relevant)
+        for q in _lines(_existing(folder, "queries.jsonl"))
         if (relevant := grades.get(str(q["_id"]), {}))
     )
     whole = Conversation(id=folder.resolve().name, candidates=candidates, questions=questions)
-    return unmixed([(_found(folder, "corpus.jsonl"), whole)])
+    return refuse_duplicates([(_existing(folder, "corpus.jsonl"), whole)])
 
 
-HIGHEST = 100
+MAX_GRADE = 100
 """Highest grade of a document."""
 
 
@@ -223,12 +227,14 @@ def _qrels(path: Path) -> Iterator[tuple[str, str, float]]:
             query, document, grade = row[0], row[1], float(row[2])
         except (IndexError, ValueError):
             raise DataError(f"{path}: line {number} is {row}; use query-id, corpus-id, score") from None
-        if not grade <= HIGHEST:
-            raise DataError(f"{path}: line {number} has the score {row[2]}; a gain of 2^score takes {HIGHEST} at most")
+        if not grade <= MAX_GRADE:
+            raise DataError(
+                f"{path}: line {number} has the score {row[2]}; a gain of 2^score takes {MAX_GRADE} at most"
+            )
         yield query, document, grade
 
 
-def _found(folder: Path, *names: str) -> Path:
+def _existing(folder: Path, *names: str) -> Path:
     for name in names:
         for file in (folder / name, folder / f"{name}.gz"):
             if file.exists():
@@ -274,16 +280,16 @@ def _text(path: Path) -> str:
         raise DataError(f"{path}: cannot be read: {error}") from None
 
 
-def unmixed(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
+def refuse_duplicates(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
     """The conversations of some files. DataError if two have the same name, or two candidates of one have the same
     id."""
     files: dict[str, Path] = {}
     read: list[Conversation] = []
     for file, each in found:
         if each.id in files:
-            beside = "it" if file == files[each.id] else files[each.id]
+            other_place = "it" if file == files[each.id] else files[each.id]
             raise DataError(
-                f"{file}: {each.id} is the name of another conversation of {beside}; give each its own name"
+                f"{file}: {each.id} is the name of another conversation of {other_place}; give each its own name"
             )
         (again, times), *_ = Counter(candidate.id for candidate in each.candidates).most_common(1) or [("", 0)]
         if times > 1:
@@ -293,7 +299,7 @@ def unmixed(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
     return read
 
 
-def _said(row: Mapping[str, Any], name: str) -> str:
+def _string(row: Mapping[str, Any], name: str) -> str:
     """The text in that field of `row`. TypeError if it is no text."""
     text = row[name]
     if not isinstance(text, str):
@@ -348,12 +354,12 @@ def labelled(path: Path) -> list[Conversation]:
                 raise DataError(f"{path}:{number}: {wrong}; a line is {wanted}") from None
     if not found:
         raise DataError(f"{path}: holds no conversation; write one JSON object a line")
-    return unmixed((path, each) for each in found)
+    return refuse_duplicates((path, each) for each in found)
 
 
 def _conversation(raw: dict[str, Any]) -> Conversation:
     candidates = tuple(
-        Candidate(id=str(c["id"]), session=str(c["session"]), speaker=str(c["speaker"]), text=_said(c, "text"),
+        Candidate(id=str(c["id"]), session=str(c["session"]), speaker=str(c["speaker"]), text=_string(c, "text"),
                   at=float(c.get("at", 0)))
         for c in raw["candidates"]
     )  # fmt: skip
@@ -363,6 +369,6 @@ def _conversation(raw: dict[str, Any]) -> Conversation:
         gold = frozenset(map(str, asked["gold"]))
         if not gold or not gold <= known:
             raise ValueError(f"question {asked['text'][:40]!r} has evidence {sorted(gold - known)}, no candidate's id")
-        questions.append(Asked(text=_said(asked, "text"), gold=gold, category=str(asked.get("category", "")),
+        questions.append(Question(text=_string(asked, "text"), gold=gold, category=str(asked.get("category", "")),
                                answer=_answer(asked, "answer"), at=float(asked.get("at", 0))))  # fmt: skip
     return Conversation(id=str(raw["id"]), candidates=candidates, questions=tuple(questions))

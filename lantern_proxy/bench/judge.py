@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lantern_proxy.bench import metrics
-from lantern_proxy.bench.datasets import Asked, Conversation
+from lantern_proxy.bench.datasets import Conversation, Question
 from lantern_proxy.bench.pipelines import Advance, Pipeline, Query, Trainable
 from lantern_proxy.rank import Floats, Ints
 
@@ -27,11 +27,11 @@ class Rankings:
     sessions: list[str]
 
 
-Measure = Callable[[Rankings, Asked, frozenset[str]], dict[str, float]]
+Measure = Callable[[Rankings, Question, frozenset[str]], dict[str, float]]
 """(rankings, question, sessions that hold gold) -> metric -> value."""
 
 
-def locomo(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def locomo(ranked: Rankings, asked: Question, sessions: frozenset[str]) -> dict[str, float]:
     return {
         "turn.mrr": metrics.reciprocal_rank(ranked.candidates, asked.gold),
         "turn.hit@1": metrics.hit(ranked.candidates, asked.gold, 1),
@@ -44,25 +44,25 @@ def locomo(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str
     }
 
 
-def beam(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def beam(ranked: Rankings, asked: Question, sessions: frozenset[str]) -> dict[str, float]:
     return {
         "recall@10": metrics.recall(ranked.candidates, asked.gold, 10),
         "ndcg@10": metrics.ndcg(ranked.candidates, _grades(asked), 10),
     }
 
 
-def longmemeval(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def longmemeval(ranked: Rankings, asked: Question, sessions: frozenset[str]) -> dict[str, float]:
     return {
         "recall_all@5": metrics.recall_all(ranked.sessions, sessions, 5),
         "ndcg@5": metrics.ndcg(ranked.sessions, dict.fromkeys(sessions, 1.0), 5),
     }
 
 
-def ir(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def ir(ranked: Rankings, asked: Question, sessions: frozenset[str]) -> dict[str, float]:
     return {"ndcg@10": metrics.ndcg(ranked.candidates, _grades(asked), 10)}
 
 
-def _grades(asked: Asked) -> Mapping[str, float]:
+def _grades(asked: Question) -> Mapping[str, float]:
     return asked.grades or dict.fromkeys(asked.gold, 1.0)
 
 

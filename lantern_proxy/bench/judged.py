@@ -24,9 +24,9 @@ from lantern_proxy.bench import language_model
 from lantern_proxy.bench.judged_prompts import Fact
 from lantern_proxy.bench.metrics import interval, tested
 from lantern_proxy.bench.pipelines import Advance
-from lantern_proxy.bench.restore import AT, DATA, DENSE, KEEP, folder, progress
-from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Said, Shape, chats, compacted
-from lantern_proxy.bench.restore_play import NOTHING, RECIPES, Recipe, Stage, stage
+from lantern_proxy.bench.restore import AT, DATA, DENSE, KEEP, opened, progress
+from lantern_proxy.bench.restore_chats import SHAPES, ChatMessage, Compacted, Shape, chats, compacted
+from lantern_proxy.bench.restore_recipes import NOTHING_RESTORED, RECIPES, ArchivedChats, Recipe
 from lantern_proxy.bench.restore_score import answered
 from lantern_proxy.config import Config
 from lantern_proxy.embed import available
@@ -53,33 +53,33 @@ class Graded:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What all facts have in common. room: characters of the block at the compaction, and of the question block"""
+    """What all facts have in common. budgets: characters of the block at the compaction, and of the question block"""
 
-    played: Stage
+    archived: ArchivedChats
     answering: language_model.Model
     judge: language_model.Model | None
-    room: tuple[int, int]
+    budgets: tuple[int, int]
     threads: int
 
 
 def facts(cut: Compacted, model: language_model.Model, most: int) -> tuple[list[Fact], int]:
     """At most `most` facts of what a chat lost, evenly spaced, and how many the model invented or garbled."""
     windows = excerpts(cut.lost)
-    chosen = spread(windows, -(-most // FACTS_AN_EXCERPT))
+    chosen = evenly_spaced(windows, -(-most // FACTS_AN_EXCERPT))
     found: list[Fact] = []
     dropped = 0
     system = prompts.EXTRACT.format(most=FACTS_AN_EXCERPT, kinds=", ".join(prompts.KINDS))
-    for said in chosen:
-        kept, bad = prompts.read_facts(model(system, prompts.excerpt(said)), said)
-        found, dropped = found + kept, dropped + bad
+    for excerpt in chosen:
+        kept, rejected = prompts.read_facts(model(system, prompts.excerpt_prompt(excerpt)), excerpt)
+        found, dropped = found + kept, dropped + rejected
     return found[:most], dropped
 
 
-def excerpts(said: Sequence[Said]) -> list[list[Said]]:
+def excerpts(messages: Sequence[ChatMessage]) -> list[list[ChatMessage]]:
     """Consecutive messages, about EXCERPT_CHARS each."""
-    windows: list[list[Said]] = []
+    windows: list[list[ChatMessage]] = []
     room = 0
-    for each in said:
+    for each in messages:
         if room <= 0:
             windows.append([])
             room = EXCERPT_CHARS
@@ -88,50 +88,56 @@ def excerpts(said: Sequence[Said]) -> list[list[Said]]:
     return windows
 
 
-def own_facts(cut: Compacted, most: int) -> list[Fact]:
+def dataset_facts(cut: Compacted, most: int) -> list[Fact]:
     """At most `most` of the data set's own questions whose evidence is lost and whose answer is known."""
-    asked = spread([probe for probe in cut.probes if probe.answer], most)
+    asked = evenly_spaced([probe for probe in cut.probes if probe.answer], most)
     return [Fact(f"{probe.text} {probe.answer}", probe.kind, probe.text, probe.answer) for probe in asked]
 
 
-def spread(them: Sequence[T], most: int) -> list[T]:
+def evenly_spaced(items: Sequence[T], most: int) -> list[T]:
     """At most `most` of them, evenly spaced."""
-    return [them[i * len(them) // most] for i in range(most)] if len(them) > most else list(them)
+    return [items[i * len(items) // most] for i in range(most)] if len(items) > most else list(items)
 
 
-def graded(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded:
+def grade_fact(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded:
     """One fact with one recipe: is it restored, is the question answered?"""
-    text = put_back(trial, cut, fact.question, arm)
-    held = "\n".join((cut.summary, *(f"{said.role}: {said.text}" for said in cut.kept)))
-    told = trial.answering(prompts.ANSWER, prompts.asks_answer(f"{text}\n\n{held}".strip(), fact.question))
-    values: dict[Measure, float] = {"contained": float(answered([told], fact.answer))}
+    restored = restored_text(trial, cut, fact.question, arm)
+    history = "\n".join((cut.summary, *(f"{message.role}: {message.text}" for message in cut.kept)))
+    answer = trial.answering(prompts.ANSWER, prompts.answer_prompt(f"{restored}\n\n{history}".strip(), fact.question))
+    values: dict[Measure, float] = {"contained": float(answered([answer], fact.answer))}
     if trial.judge is not None:
         with suppress(ValueError):  # no verdict
-            values |= judged(trial.judge, fact, text, told)
-    return Graded(fact, len(text), values)
+            values |= judge_answer(trial.judge, fact, restored, answer)
+    return Graded(fact, len(restored), values)
 
 
-def judged(judge: language_model.Model, fact: Fact, text: str, told: str) -> dict[Measure, float]:
+def judge_answer(judge: language_model.Model, fact: Fact, restored: str, answer: str) -> dict[Measure, float]:
     """The judge's measures. Raises ValueError without a verdict."""
-    recovered = bool(text) and prompts.read_recovered(judge(prompts.RECOVERED, prompts.asks_recovered(fact, text)))
-    correct, quality = prompts.read_grade(judge(prompts.JUDGE, prompts.asks_grade(fact, told)))
+    recovered = bool(restored) and prompts.read_recovered(
+        judge(prompts.RECOVERED, prompts.recovered_prompt(fact, restored))
+    )
+    correct, quality = prompts.read_grade(judge(prompts.JUDGE, prompts.grade_prompt(fact, answer)))
     return {"recovered": float(recovered), "accuracy": float(correct), "quality": float(quality)}
 
 
-def put_back(trial: Trial, cut: Compacted, question: str, arm: Arm) -> str:
+def restored_text(trial: Trial, cut: Compacted, question: str, arm: Arm) -> str:
     """What a recipe adds to the request: a block at the compaction, and one at the question for what is still
     missing."""
     if arm == "none":
         return ""
-    first = trial.played.restored(cut, arm, "", trial.room[0])
-    second = trial.played.restored(cut, arm, question, trial.room[1], shown=first) if trial.room[1] else NOTHING
+    first = trial.archived.restored(cut, arm, "", trial.budgets[0])
+    second = (
+        trial.archived.restored(cut, arm, question, trial.budgets[1], shown=first)
+        if trial.budgets[1]
+        else NOTHING_RESTORED
+    )
     return "\n\n".join(block.text for block in (first, second) if block.text)
 
 
 def grade_all(trial: Trial, asked: Sequence[tuple[Compacted, Fact]], arm: Arm, advance: Advance) -> list[Graded]:
     """In the order of `asked`."""
     with ThreadPoolExecutor(trial.threads) as pool:
-        tasks = [pool.submit(graded, trial, cut, fact, arm) for cut, fact in asked]
+        tasks = [pool.submit(grade_fact, trial, cut, fact, arm) for cut, fact in asked]
         rows = []
         try:
             for task in tasks:
@@ -151,14 +157,14 @@ def questions(
     asked: list[tuple[Compacted, Fact]] = []
     dropped = 0
     if extracting is None:
-        asked = [(cut, fact) for cut in cuts for fact in own_facts(cut, most)]
+        asked = [(cut, fact) for cut in cuts for fact in dataset_facts(cut, most)]
         if not asked:
             raise ValueError("--data has no question whose answer is known and whose evidence is lost")
         return asked, dropped
     with progress("extracting facts", len(cuts)) as advance:
         for cut in cuts:
-            found, bad = facts(cut, extracting, most)
-            asked, dropped = asked + [(cut, fact) for fact in found], dropped + bad
+            found, rejected = facts(cut, extracting, most)
+            asked, dropped = asked + [(cut, fact) for fact in found], dropped + rejected
             advance(1)
     if not asked:
         raise ValueError(f"{extracting.name} listed no fact that stands in the chats; try another model")
@@ -180,39 +186,39 @@ def run(
     with progress("asking and judging", len(arms) * len(asked)) as advance:
         for arm in arms:
             rows[arm] = grade_all(trial, asked, arm, advance)
-    told: dict[str, Any] = {"facts": len(asked), "facts_dropped": dropped, "recipes": {}}
+    result: dict[str, Any] = {"facts": len(asked), "facts_dropped": dropped, "recipes": {}}
     first = arms[1] if len(arms) > 1 else arms[0]
     for arm in arms:
-        told["recipes"][arm] = summary(rows[arm], judged=trial.judge is not None)
+        result["recipes"][arm] = summary(rows[arm], judged=trial.judge is not None)
         if arm != first:
-            told["recipes"][arm][f"{first}_against_it"] = against(rows[first], rows[arm])
+            result["recipes"][arm][f"{first}_against_it"] = against(rows[first], rows[arm])
     models = dict.fromkeys(each for each in (trial.answering, trial.judge, extracting) if each is not None)
-    return told | {"usage": {each.name: each.usage.as_json() for each in models}}
+    return result | {"usage": {each.name: each.usage.as_json() for each in models}}
 
 
 def summary(rows: Sequence[Graded], *, judged: bool) -> dict[str, Any]:
     """The figures of one recipe, over all facts and by kind. n: facts; unjudged: those without a verdict"""
     unjudged = sum("accuracy" not in row.values for row in rows) if judged else 0
-    told: dict[str, Any] = {"n": len(rows), "unjudged": unjudged}
-    told["chars"] = round(float(np.mean([row.chars for row in rows])))
+    figures: dict[str, Any] = {"n": len(rows), "unjudged": unjudged}
+    figures["chars"] = round(float(np.mean([row.chars for row in rows])))
     for measure in MEASURES:
         if values := [row.values[measure] for row in rows if measure in row.values]:
-            told[measure] = round(float(np.mean(values)), 4)
-            told[f"{measure}_ci"] = [round(bound, 4) for bound in interval(np.array(values))]
-    told["kinds"] = {}
+            figures[measure] = round(float(np.mean(values)), 4)
+            figures[f"{measure}_ci"] = [round(bound, 4) for bound in interval(np.array(values))]
+    figures["kinds"] = {}
     for kind in sorted({row.fact.kind for row in rows}):
         own = [row.values for row in rows if row.fact.kind == kind]
-        told["kinds"][kind] = {"n": len(own)} | {
+        figures["kinds"][kind] = {"n": len(own)} | {
             measure: round(float(np.mean(values)), 4)
             for measure in MEASURES
             if (values := [each[measure] for each in own if measure in each])
         }
-    return told
+    return figures
 
 
 def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
     """Our values minus theirs, per fact, where both have the measure."""
-    told: dict[str, Any] = {}
+    differences: dict[str, Any] = {}
     for measure in MEASURES:
         both = [
             (a.values[measure], b.values[measure])
@@ -222,8 +228,8 @@ def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
         if not both:
             continue
         a, b = (np.array([pair[side] for pair in both]) for side in (0, 1))
-        told[measure] = {"n": len(both)} | tested(a, b)
-    return told
+        differences[measure] = {"n": len(both)} | tested(a, b)
+    return differences
 
 
 @click.command("judged")
@@ -276,12 +282,9 @@ def command(
         with ExitStack() as stack:
             answering = stack.enter_context(model)
             judge = stack.enter_context(replace(model, name=judge_model)) if judge_model else answering
-            path = stack.enter_context(folder(keep, int(at)))
-            with progress("archiving", len(cuts)) as advance:
-                dense = available() if dense is None else dense
-                there = stage(cuts, path, Config(), dense=dense, advance=advance, ask_model=answering)
-                played = stack.enter_context(there)
-            trial = Trial(played, answering, judge if judging else None, room, threads)
+            dense = available() if dense is None else dense
+            archived = stack.enter_context(opened(cuts, Config(), keep, int(at), dense=dense, model=answering))
+            trial = Trial(archived, answering, judge if judging else None, room, threads)
             result = run(trial, cuts, recipes, most_facts, judge if source == "model" else None)
     except (ValueError, language_model.NoAnswerError) as error:
         raise click.ClickException(str(error)) from None

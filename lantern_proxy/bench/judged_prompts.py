@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lantern_proxy.analyze import informative, query_terms
-from lantern_proxy.bench.restore_chats import Said
+from lantern_proxy.bench.restore_chats import ChatMessage
 
 KINDS = ("decision", "preference", "number", "name", "date", "place", "technical", "event", "other")
 QUALITIES = (1, 5)
@@ -45,19 +45,19 @@ class Fact:
     answer: str
 
 
-def excerpt(said: Sequence[Said]) -> str:
-    return "<excerpt>\n" + "\n".join(f"{each.role}: {each.text}" for each in said) + "\n</excerpt>"
+def excerpt_prompt(messages: Sequence[ChatMessage]) -> str:
+    return "<excerpt>\n" + "\n".join(f"{each.role}: {each.text}" for each in messages) + "\n</excerpt>"
 
 
-def read_facts(answer: str, said: Sequence[Said]) -> tuple[list[Fact], int]:
+def read_facts(answer: str, messages: Sequence[ChatMessage]) -> tuple[list[Fact], int]:
     """The facts in the answer, and how many were left out: badly formed, or with an answer that does not occur in the
     excerpt (then the model invented it)."""
-    held = frozenset(query_terms(" ".join(each.text for each in said)))
+    excerpt_terms = frozenset(query_terms(" ".join(each.text for each in messages)))
     facts, dropped = [], 0
-    for row in _rows(_values(answer)):
+    for row in _rows(_json_values(answer)):
         fact = _fact(row)
         wanted = informative(query_terms(fact.answer)) if fact else ()
-        if fact is None or not wanted or not held.issuperset(wanted):
+        if fact is None or not wanted or not excerpt_terms.issuperset(wanted):
             dropped += 1
         else:
             facts.append(fact)
@@ -72,15 +72,15 @@ def _fact(row: Any) -> Fact | None:
     return Fact(row["fact"].strip(), kind if kind in KINDS else "other", row["question"].strip(), row["answer"].strip())
 
 
-def asks_recovered(fact: Fact, text: str) -> str:
+def recovered_prompt(fact: Fact, text: str) -> str:
     return f"<fact>\n{fact.text}\n</fact>\n<text>\n{text}\n</text>"
 
 
-def asks_answer(history: str, question: str) -> str:
+def answer_prompt(history: str, question: str) -> str:
     return f"<conversation>\n{history}\n</conversation>\n<question>\n{question}\n</question>"
 
 
-def asks_grade(fact: Fact, answer: str) -> str:
+def grade_prompt(fact: Fact, answer: str) -> str:
     right = f"{fact.answer} ({fact.text})"
     return f"<question>\n{fact.question}\n</question>\n<right>\n{right}\n</right>\n<answer>\n{answer}\n</answer>"
 
@@ -101,7 +101,7 @@ def read_grade(answer: str) -> tuple[bool, int]:
     raise ValueError(f'the judge said {answer[:80]!r}, not {{"correct": true, "quality": 4}}')
 
 
-def _values(answer: str) -> Iterator[Any]:
+def _json_values(answer: str) -> Iterator[Any]:
     """The outermost JSON arrays and objects of an answer; models add text around them, and may stop in the middle."""
     at = 0
     while (found := _OPENING.search(answer, at)) is not None:
@@ -126,5 +126,7 @@ def _rows(values: Iterable[Any]) -> Iterator[Any]:
 
 def _verdict(answer: str, name: str) -> dict[str, Any] | None:
     """The last object with true or false under `name`."""
-    said = [value for value in _values(answer) if isinstance(value, dict) and isinstance(value.get(name), bool)]
-    return said[-1] if said else None
+    verdicts = [
+        value for value in _json_values(answer) if isinstance(value, dict) and isinstance(value.get(name), bool)
+    ]
+    return verdicts[-1] if verdicts else None

@@ -23,12 +23,12 @@ from lantern_proxy.config import default_cache_dir
 from lantern_proxy.restore.models import Price, counter, tables
 from lantern_proxy.wire import completion
 
-TRIES = 4
+MAX_TRIES = 4
 WAIT_S, MOST_WAIT_S = 1.0, 60.0
 CHARS_PER_TOKEN = 4
 MOST_TOKENS = 2_000
 """Of one answer: small models may repeat themselves endlessly."""
-_AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+_RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
 
 class NoAnswerError(RuntimeError):
@@ -148,7 +148,7 @@ class Model:
     def _post(self, body: dict[str, Any]) -> dict[str, Any]:
         """The parsed answer; retries when the server is busy or fails."""
         wait_s, problem = WAIT_S, ""
-        for tried in range(TRIES):
+        for tried in range(MAX_TRIES):
             if tried:
                 self.sleep(wait_s)
                 wait_s *= 2
@@ -162,16 +162,16 @@ class Model:
                 if got.status_code in completion.REFUSED and (less := completion.without_refused(body, got.content)):
                     self._optional = completion.optional_of(less)
                     return self._post(less)
-                if got.status_code not in _AGAIN:
+                if got.status_code not in _RETRIED:
                     break
             except (httpx.HTTPError, ValueError) as error:
                 problem = f"{type(error).__name__} {error}".strip()
         raise NoAnswerError(f"{self.url} gave no answer of {self.name} ({problem}); run it again to go on from here")
 
-    def _count(self, told: Any, prompt: str, answer: str) -> None:
+    def _count(self, usage: Any, prompt: str, answer: str) -> None:
         """Tokens as counted by the server, else by tiktoken, else estimated from characters."""
-        told = told if isinstance(told, dict) else {}
-        read, written = told.get("prompt_tokens"), told.get("completion_tokens")
+        usage = usage if isinstance(usage, dict) else {}
+        read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
         read = read if isinstance(read, int) else self._tokens(prompt)
         written = written if isinstance(written, int) else self._tokens(answer)
         with self._lock:

@@ -34,12 +34,12 @@ def examples(
         for asked in conversation.questions:
             scores = score(Query(asked.text, asked.at))
             first = np.argsort(-scores, kind="stable")[:PROTECTED].tolist()
-            memories = tuple(Memory(conversation.candidates[i].said, float(i)) for i in first)
-            held = frozenset(n for n, i in enumerate(first) if conversation.candidates[i].id in asked.gold)
+            memories = tuple(Memory(conversation.candidates[i].text_with_speaker, float(i)) for i in first)
+            gold = frozenset(n for n, i in enumerate(first) if conversation.candidates[i].id in asked.gold)
             made.append(
                 Example(
                     conversation=conversation.id, question=asked.text, max_pos=float(len(conversation.candidates)),
-                    memories=memories, gold=held, first=tuple(scores[first].tolist()),
+                    memories=memories, gold=gold, first=tuple(scores[first].tolist()),
                 )
             )  # fmt: skip
             golds.append(len(asked.gold))
@@ -68,13 +68,13 @@ class Evidence:
         def reranked(query: Query) -> Floats:
             scores = score(query)
             order = np.argsort(-scores, kind="stable").tolist()
-            head = [Memory(conversation.candidates[i].said, float(i)) for i in order[:PROTECTED]]
-            judged = np.asarray(judge(query.text, float(len(conversation.candidates)), head))
-            judged = judged + corrections(scores[order[:PROTECTED]].tolist(), prior_of(self._model))
-            better = reorder(order, judged.tolist())
-            dealt = scores.copy()
-            dealt[better[:PROTECTED]] = scores[order[:PROTECTED]]
-            return dealt
+            head = [Memory(conversation.candidates[i].text_with_speaker, float(i)) for i in order[:PROTECTED]]
+            head_scores = np.asarray(judge(query.text, float(len(conversation.candidates)), head))
+            head_scores = head_scores + corrections(scores[order[:PROTECTED]].tolist(), prior_of(self._model))
+            reranked_order = reorder(order, head_scores.tolist())
+            reranked_scores = scores.copy()
+            reranked_scores[reranked_order[:PROTECTED]] = scores[order[:PROTECTED]]
+            return reranked_scores
 
         return reranked
 

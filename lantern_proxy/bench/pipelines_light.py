@@ -82,53 +82,55 @@ def collect(default: Default, conversation: Conversation, advance: Advance) -> E
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RankedExamples:
     """The examples of some conversations, with one embedder's vectors."""
 
     default: Default
     parts: list[Examples]
     embed: EmbedConfig
     untrained: list[Floats]
-    """The result of `measured` for each part."""
+    """The result of `measure` for each part."""
 
-    def learn(self, of: Sequence[int]) -> Model:
+    def train(self, of: Sequence[int]) -> Model:
         """A model trained on these parts. LightError if there is none."""
-        model = grow([self.parts[n] for n in of])
+        model = train([self.parts[n] for n in of])
         looked = not {*LEXICAL, SHIPPED_FEATURE}.issuperset(model.features)
         return replace(model, embedder=name_of(self.embed.model, adapted=self.embed.adapted)) if looked else model
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingData:
     """Training data: the same conversations ranked with each of the embedders."""
 
-    by: list[Seen]
+    by: list[RankedExamples]
     """The configured embedder's first; all have the same questions in their parts."""
 
-    def better(self, of: Sequence[int]) -> Seen:
+    def best(self, of: Sequence[int]) -> RankedExamples:
         """The embedder with the better untrained ranking on these parts; a model trained with it is better, too."""
         return max(self.by, key=lambda seen: _mrr([seen.untrained[n] for n in of]))
 
     @property
-    def every(self) -> range:
+    def all_parts(self) -> range:
         """The numbers of all parts."""
         return range(len(self.by[0].parts))
 
 
-def lesson(
+def training_data(
     resources: Resources, conversations: Sequence[Conversation], advance: Advance, *, without: frozenset[str]
-) -> Lesson:
+) -> TrainingData:
     """With the configured embedder's vectors, and those of its adapted version.
 
     advance: called for each question, once per embedder; without: signals to leave out
     """
-    found: list[Seen] = []
+    found: list[RankedExamples] = []
     for each in embedders(resources):
         default = Default(each, without)
         with suppress(ModelError) if found else nullcontext():  # what is not configured may not be there to compile
             parts = [part for known in conversations if (part := collect(default, known, advance))]
-            found.append(Seen(default, parts, each.config.embed, [measured(part, part.before) for part in parts]))
-    return Lesson(found)
+            found.append(
+                RankedExamples(default, parts, each.config.embed, [measure(part, part.before) for part in parts])
+            )
+    return TrainingData(found)
 
 
 def embedders(resources: Resources) -> list[Resources]:
@@ -140,7 +142,7 @@ def _mrr(untrained: Sequence[Floats]) -> float:
     return float(np.concatenate(untrained)[:, 0].mean()) if untrained else 0.0
 
 
-def grow(parts: Sequence[Examples]) -> Model:
+def train(parts: Sequence[Examples]) -> Model:
     """Train on all `parts`. LightError if there is none."""
     if not parts:
         raise LightError("no conversation has a question to learn from; give more of them")
@@ -149,7 +151,7 @@ def grow(parts: Sequence[Examples]) -> Model:
     return rerank_light.train(parts[0].features, table, gold, [n for part in parts for n in part.groups])
 
 
-def measured(part: Examples, scores: Floats) -> Floats:
+def measure(part: Examples, scores: Floats) -> Floats:
     """(questions, 3) reciprocal rank, hit at 1 and recall at 10 of candidates with these scores."""
     rows = []
     borders = np.concatenate(([0], np.cumsum(part.groups)))
@@ -171,17 +173,17 @@ def folds(n: int) -> Iterator[tuple[list[int], range]]:
         yield [each for each in range(n) if each % number != fold], range(fold, n, number)
 
 
-def cross_validated(learned: Lesson) -> Iterator[tuple[Floats, Floats]]:
+def cross_validated(data: TrainingData) -> Iterator[tuple[Floats, Floats]]:
     """(before, after) of each conversation's questions, by a model and vectors that were not chosen with it."""
-    for taught, unseen in folds(len(learned.every)):
-        seen = learned.better(taught)
-        model = seen.learn(taught)
-        for n in unseen:
-            part = seen.parts[n]
-            yield learned.by[0].untrained[n], measured(part, dealt(part, model.scores(part.table)))
+    for train_parts, test_parts in folds(len(data.all_parts)):
+        ranked = data.best(train_parts)
+        model = ranked.train(train_parts)
+        for n in test_parts:
+            part = ranked.parts[n]
+            yield data.by[0].untrained[n], measure(part, pool_first(part, model.scores(part.table)))
 
 
-def dealt(part: Examples, scores: Floats) -> Floats:
+def pool_first(part: Examples, scores: Floats) -> Floats:
     """The scores with those beyond the POOL best of each question below all others, in their order, as when serving."""
     place = np.concatenate([np.arange(n) for n in part.groups])
     return np.where(place < POOL, scores, scores.min() - place)
@@ -189,12 +191,12 @@ def dealt(part: Examples, scores: Floats) -> Floats:
 
 def compared(before: Floats, after: Floats) -> dict[str, dict[str, Any]]:
     """Each measure before and after, with a paired bootstrap of the difference."""
-    told: dict[str, dict[str, Any]] = {}
+    comparison: dict[str, dict[str, Any]] = {}
     for column, name in enumerate(("mrr", "hit@1", "recall@10")):
         _, low, high, p = metrics.paired(after[:, column], before[:, column])
         means = float(before[:, column].mean()), float(after[:, column].mean())
-        told[name] = {"before": means[0], "after": means[1], "ci": [low, high], "p": p}
-    return told
+        comparison[name] = {"before": means[0], "after": means[1], "ci": [low, high], "p": p}
+    return comparison
 
 
 class Trained:
@@ -209,7 +211,7 @@ class Trained:
         return self._default.archived(conversation).scorer(self._light)
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
-        learned = lesson(self._resources, conversations, lambda _: None, without=self._without)
-        made, seen = copy(self), learned.better(learned.every)
-        made._default, made._light = seen.default, Light((seen.learn(learned.every),))
+        data = training_data(self._resources, conversations, lambda _: None, without=self._without)
+        made, seen = copy(self), data.best(data.all_parts)
+        made._default, made._light = seen.default, Light((seen.train(data.all_parts),))
         return made

@@ -104,7 +104,7 @@ class Archived:
         self._dense = Dense(archive, resources.embedder if dense else None, wanted=False)
         self._scope = Scope(Key(TENANT, None, None))
         self._scope.catch_up(archive, math.inf)
-        weakref.finalize(self, _close, self._scope, archive, folder)
+        weakref.finalize(self, _close_all, self._scope, archive, folder)
 
     def scorer(self, light: Reorder | None = None) -> Scorer:
         """`score` with the given reranker, if any. Values cached per passage are computed now, as the proxy does before
@@ -134,7 +134,7 @@ class Archived:
                 yield replace(found, group=conversation.id)
 
 
-def _close(scope: Scope, archive: Archive, folder: "tempfile.TemporaryDirectory[str]") -> None:
+def _close_all(scope: Scope, archive: Archive, folder: "tempfile.TemporaryDirectory[str]") -> None:
     scope.index.close()
     archive.close()
     folder.cleanup()
@@ -147,17 +147,17 @@ def _archive(archive: Archive, candidates: Sequence[Candidate]) -> tuple[list[Pa
         sessions.setdefault(candidates[row].session, []).append((row, filed))
     written: list[Passage] = []
     rows: list[int] = []
-    for name, held in sessions.items():
-        own = {filed.key: row for row, filed in held}
-        cut = [passage for _, filed in held for passage in chunk.passages(filed, name)]
-        at = held[0][1].created_at
+    for name, rows_and_messages in sessions.items():
+        own = {filed.key: row for row, filed in rows_and_messages}
+        cut = [passage for _, filed in rows_and_messages for passage in chunk.passages(filed, name)]
+        at = rows_and_messages[0][1].created_at
         (found,) = archive.write(
             [
                 Record(
                     tenant=TENANT,
                     session=SessionRow(id=name, api="chat", created_at=at, last_seen_at=at),
                     request=RequestRow(id=f"bench-{name}", at=at, api="chat", path="", event="new"),
-                    messages=tuple(filed for _, filed in held),
+                    messages=tuple(filed for _, filed in rows_and_messages),
                     passages=tuple(cut),
                 )
             ]
@@ -174,6 +174,6 @@ def _filed(candidates: Sequence[Candidate]) -> Iterator[tuple[int, Filed]]:
         known = each.speaker in ("user", "assistant")
         place = position[each.session] = position.get(each.session, -1) + 1
         role: Role = "assistant" if each.speaker == "assistant" else "user"
-        text = each.text if known else each.said
-        said = message(role, [item(role, "text", text)], b"")
-        yield row, Filed(key=f"m{row}", position=place, turn=place + 1, message=said, created_at=each.at)
+        text = each.text if known else each.text_with_speaker
+        archived_message = message(role, [item(role, "text", text)], b"")
+        yield row, Filed(key=f"m{row}", position=place, turn=place + 1, message=archived_message, created_at=each.at)

@@ -54,14 +54,14 @@ class Enriched:
     """BM25 over the text of a message and, at 0.3 of the weight, over its related terms."""
 
     def prepare(self, conversation: Conversation) -> Scorer:
-        said, meant = Bm25.index(conversation), Index()
+        words_index, related_index = Bm25.index(conversation), Index()
         for row, candidate in enumerate(conversation.candidates):
-            meant.add(row, enrich(terms(candidate.text)), candidate.at)
+            related_index.add(row, enrich(terms(candidate.text)), candidate.at)
         n = len(conversation.candidates)
 
         def score(query: Query) -> Floats:
             wanted, found = query_terms(query.text), np.zeros(n)
-            for index, weight in ((said, 1.0), (meant, 0.3)):
+            for index, weight in ((words_index, 1.0), (related_index, 0.3)):
                 ids, scores = index.search(wanted, n)
                 found[ids] += weight * scores
             return found

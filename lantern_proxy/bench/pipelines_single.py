@@ -59,7 +59,7 @@ class Fts5:
         db.execute("CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'porter unicode61')")
         db.executemany(
             "INSERT INTO said (rowid, text) VALUES (?, ?)",
-            [(row, candidate.said) for row, candidate in enumerate(conversation.candidates)],
+            [(row, candidate.text_with_speaker) for row, candidate in enumerate(conversation.candidates)],
         )
         n = len(conversation.candidates)
 
@@ -84,5 +84,5 @@ class Dense:
         self._resources = resources.published
 
     def prepare(self, conversation: Conversation) -> Scorer:
-        vectors = self._resources.vectors([candidate.said for candidate in conversation.candidates])
+        vectors = self._resources.vectors([candidate.text_with_speaker for candidate in conversation.candidates])
         return lambda query: (vectors @ self._resources.vector(query.text)).astype(np.float64)

@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ from lantern_proxy.bench import proxy_process as processes
 from lantern_proxy.bench.numbers import Numbers, without_nan
 from lantern_proxy.bench.proxy_cases import cases, measure
 from lantern_proxy.bench.proxy_process import Gateway
-from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
+from lantern_proxy.bench.proxy_report import Row, merge_rows, table, write_report
 
 Spawn = Callable[[str, Path], AbstractContextManager[Gateway]]
 PEERS: dict[str, Spawn] = {
@@ -65,44 +65,54 @@ def command(
     \b
     Example: lantern bench proxy --sizes 2000,1000000 --concurrency 1,64 --peer litellm
     """
-    kinds = [kind.strip() for kind in memory.split(",")]
-    if unknown := set(kinds) - {"off", "on", "restore"}:
-        raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
+    kinds = _memory_kinds(memory)
     plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense, pause_s=pause_s))
     if not plan:
         raise click.UsageError("nothing to measure; give --sizes, --concurrency above 1, or --memory restore")
     chosen = _settings(settings, dense=dense)
     try:
         if merge is not None:  # before minutes are spent on what it cannot take
-            merged(merge, [], _asked_for())
+            merge_rows(merge, [], _command_line())
     except ValueError as error:
         raise click.BadParameter(f"--merge: {error}") from None
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        try:
-            direct = stack.enter_context(processes.upstream(upstream_port))
-            gateways = [stack.enter_context(processes.lantern(direct, Path(folder), chosen))]
-            gateways += [_peer(stack, peer, direct, Path(folder)) for peer in peers]
-        except RuntimeError as error:
-            raise click.ClickException(str(error)) from None
+        direct, gateways = _start_all(stack, Path(folder), chosen, peers, upstream_port)
         if dense:
             processes.wait_for_embedder(gateways[0])
         for case in plan:
             for row in measure(case, direct, gateways):
                 rows.append(row)
                 if merge is not None:  # at once: what is measured stays, whatever comes
-                    merged(merge, [row], _asked_for())
-                if as_json:
-                    click.echo(json.dumps(without_nan(asdict(row))))
-                else:
-                    click.echo(row.line())
-    asked_for = [_asked_for()]
+                    merge_rows(merge, [row], _command_line())
+                click.echo(json.dumps(without_nan(asdict(row))) if as_json else row.line())
+    commands = [_command_line()]
     if merge is not None:
-        rows, asked_for = merged(merge, [], asked_for[0])
+        rows, commands = merge_rows(merge, [], commands[0])
     if write is not None:
-        write_report(write, rows, asked_for)
+        write_report(write, rows, commands)
     elif not as_json:
         click.echo(f"\n{table(rows)}")
+
+
+def _memory_kinds(memory: str) -> list[str]:
+    """The values of --memory. click.BadParameter for an unknown one."""
+    kinds = [kind.strip() for kind in memory.split(",")]
+    if unknown := set(kinds) - {"off", "on", "restore"}:
+        raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
+    return kinds
+
+
+def _start_all(
+    stack: ExitStack, folder: Path, settings: str, peers: Sequence[str], upstream_port: int
+) -> tuple[str, list[Gateway]]:
+    """The scripted model's URL, and Lantern and the peers in front of it. They end with `stack`."""
+    try:
+        direct = stack.enter_context(processes.upstream(upstream_port))
+        gateways = [stack.enter_context(processes.lantern(direct, folder, settings))]
+        return direct, gateways + [_peer(stack, peer, direct, folder) for peer in peers]
+    except RuntimeError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _settings(text: str, *, dense: bool) -> str:
@@ -121,7 +131,7 @@ def _peer(stack: ExitStack, name: str, direct: str, folder: Path) -> Gateway:
     return stack.enter_context(spawn(direct, folder) if spawn else processes.running(name))
 
 
-def _asked_for() -> str:
+def _command_line() -> str:
     """The command line, without its output files."""
     words = iter(sys.argv[sys.argv.index("proxy") + 1 :] if "proxy" in sys.argv else [])
     kept = [shlex.quote(word) for word in words if word not in ("--merge", "--write") or not next(words, None)]

@@ -22,7 +22,7 @@ from lantern_proxy.bench.proxy_client import Connection, Reply, dial
 from lantern_proxy.bench.proxy_process import Gateway, usage
 from lantern_proxy.bench.proxy_report import Row
 from lantern_proxy.bench.proxy_talk import Talk, compacted, facts
-from lantern_proxy.bench.proxy_upstream import said, script
+from lantern_proxy.bench.proxy_upstream import answer_text, script
 
 _PHASE_S = 0.3
 """With concurrent requests, direct and proxied phases of this length alternate."""
@@ -94,20 +94,20 @@ class Client:
             self._route.errors += 1
         elif keep:
             self._route.replies.append(reply)
-        talk.answer(said(reply.body, streamed=self._case.chunks > 0))
+        talk.answer(answer_text(reply.body, streamed=self._case.chunks > 0))
 
     def close(self) -> None:
         self._connection.close()
 
 
-async def _case(case: Case, routes: Sequence[Route]) -> None:
+async def _play_case(case: Case, routes: Sequence[Route]) -> None:
     """Fill `routes` with the replies of one case."""
     crowds = [
         [Client(case, route, await dial(route.gateway.url, route.gateway.headers)) for _ in range(case.concurrency)]
         for route in routes
     ]
     for route, crowd in zip(routes, crowds, strict=True):
-        await asyncio.gather(*(_warm(client, max(1, _WARM // case.concurrency)) for client in crowd))
+        await asyncio.gather(*(_warm_up(client, max(1, _WARM // case.concurrency)) for client in crowd))
         route.errors = 0
     if case.concurrency == 1:
         await _in_turn(case, routes, [crowd[0] for crowd in crowds])
@@ -117,7 +117,7 @@ async def _case(case: Case, routes: Sequence[Route]) -> None:
         client.close()
 
 
-async def _warm(client: Client, times: int) -> None:
+async def _warm_up(client: Client, times: int) -> None:
     for _ in range(times):
         await client.ask(keep=False)
 
@@ -151,22 +151,22 @@ async def _in_phases(case: Case, routes: Sequence[Route], crowds: Sequence[Seque
 async def _restoring(case: Case, routes: Sequence[Route]) -> None:
     """Conversations whose facts a compaction dropped; then each fact is asked for. Only requests with a new block are
     measured, beside the same requests sent directly."""
-    direct, others = routes[0], routes[1:]
-    plain = await dial(direct.gateway.url)
-    ways = [(route, await dial(route.gateway.url, route.gateway.headers)) for route in others]
+    direct, proxied = routes[0], routes[1:]
+    direct_connection = await dial(direct.gateway.url)
+    connections = [(route, await dial(route.gateway.url, route.gateway.headers)) for route in proxied]
     until, serial = time.monotonic() + case.seconds * 2, 0
     while time.monotonic() < until:
         serial += 1
-        for route, connection in ways:
-            await _restore_one(case, route, connection, direct, plain, serial)
+        for route, connection in connections:
+            await _restore_one(case, route, connection, direct, direct_connection, serial)
 
 
 async def _restore_one(
-    case: Case, route: Route, connection: Connection, direct: Route, plain: Connection, serial: int
+    case: Case, route: Route, connection: Connection, direct: Route, direct_connection: Connection, serial: int
 ) -> None:
     """One such conversation by `route`. serial: distinguishes it from others
 
-    connection, plain: of the route, and directly to the model
+    connection, direct_connection: of the route, and directly to the model
     """
     known, path = facts(serial, _FACTS), "/v1/chat/completions"
     model = route.gateway.prefix + script()
@@ -182,19 +182,19 @@ async def _restore_one(
     if case.embedded and route.gateway.archive is not None:
         await asyncio.to_thread(wait_for_vectors, route.gateway.archive)
     turns: list[tuple[str, str]] = []
-    carried, answer = 0, "Noted."
+    added_before, answer = 0, "Noted."
     for _, _, question in known:
         turns.append((answer, question))
         body = compacted(talk, turns)
         reply = await connection.post(path, body, session)
-        beside = await plain.post(path, body)
+        direct_reply = await direct_connection.post(path, body)
         added = int(reply.headers.get(b"x-lantern-chars", b"0"))
         if reply.status != 200:
             route.errors += 1
-        elif added > carried:
+        elif added > added_before:
             route.replies.append(reply)
-            direct.replies.append(beside)
-        carried, answer = added, said(reply.body, streamed=False)
+            direct.replies.append(direct_reply)
+        added_before, answer = added, answer_text(reply.body, streamed=False)
 
 
 def wait_for_vectors(archive: Path, within_s: float = 60.0) -> None:
@@ -203,8 +203,10 @@ def wait_for_vectors(archive: Path, within_s: float = 60.0) -> None:
     with Archive(archive, read_only=True) as opened:
         while opened.uncut(1) or opened.unembedded(1):
             if time.monotonic() > until:
-                told = f"passages got no vectors within {within_s:g} s; `lantern doctor` says what the embedder lacks"
-                raise click.ClickException(told)
+                problem = (
+                    f"passages got no vectors within {within_s:g} s; `lantern doctor` says what the embedder lacks"
+                )
+                raise click.ClickException(problem)
             time.sleep(0.02)
 
 
@@ -212,7 +214,7 @@ def measure(case: Case, direct_url: str, gateways: Sequence[Gateway]) -> Iterato
     """The case through each of `gateways`, and directly."""
     routes = [Route(Gateway("direct", direct_url)), *map(Route, gateways)]
     before = [usage(gateway.pid) for gateway in gateways]
-    run = _restoring if case.memory == "restore" else _case
+    run = _restoring if case.memory == "restore" else _play_case
     _run(run(case, routes))
     after = [usage(gateway.pid) for gateway in gateways]
     direct = routes[0]

@@ -58,16 +58,16 @@ def _children(pid: int) -> list[int]:
 
 @contextmanager
 def started(
-    command: Sequence[str], environ: dict[str, str] | None = None, *, log: Path | None = None, spoken: bool = False
+    command: Sequence[str], environ: dict[str, str] | None = None, *, log: Path | None = None, read_stdout: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
     """A process that ends with the block. Its stdin stays open; its stdout can be read, or all output goes to `log`
-    (spoken: only errors do)."""
+    (read_stdout: only errors do)."""
     with ExitStack() as stack:
-        said = stack.enter_context(log.open("w")) if log else None
-        piped = spoken or said is None
+        output = stack.enter_context(log.open("w")) if log else None
+        has_pipes = read_stdout or output is None
         process = subprocess.Popen(
-            command, text=True, env={**os.environ, **(environ or {})}, stdin=_PIPE if piped else subprocess.DEVNULL,
-            stdout=_PIPE if piped else said, stderr=said,
+            command, text=True, env={**os.environ, **(environ or {})}, stdin=_PIPE if has_pipes else subprocess.DEVNULL,
+            stdout=_PIPE if has_pipes else output, stderr=output,
         )  # fmt: skip
         try:
             yield process
@@ -88,10 +88,10 @@ def upstream(port: int = 0) -> Iterator[str]:
     command = [sys.executable, "-m", "lantern_proxy.bench.proxy_upstream", str(port)]
     with started(command) as process:
         assert process.stdout is not None
-        told = process.stdout.readline()
-        if not told:
+        banner = process.stdout.readline()
+        if not banner:
             raise RuntimeError(f"the scripted model did not start on port {port}; is that taken?")
-        yield f"http://127.0.0.1:{int(told)}"
+        yield f"http://127.0.0.1:{int(banner)}"
 
 
 @contextmanager
@@ -106,11 +106,11 @@ def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str
     }  # fmt: skip
     command = [sys.executable, "-m", "lantern_proxy", "serve", "--port", "0", "--json", "--config", str(config)]
     log = folder / "lantern.log"
-    with started([*command, *arguments], environ, log=log, spoken=True) as process:
+    with started([*command, *arguments], environ, log=log, read_stdout=True) as process:
         assert process.stdout is not None
         banner = process.stdout.readline()
         if not banner:
-            raise RuntimeError(f"lantern did not start; it said last: {_last_words(log)}")
+            raise RuntimeError(f"lantern did not start; it said last: {_log_tail(log)}")
         yield Gateway("lantern", json.loads(banner)["url"], process.pid, archive=folder / "lantern.db")
 
 
@@ -235,9 +235,9 @@ def _wait(port: int, process: "subprocess.Popen[str]", log: Path) -> None:
             time.sleep(1.0)
             return
         time.sleep(0.2)
-    raise RuntimeError(f"{process.args!r} does not listen on port {port}; it said last: {_last_words(log)}")
+    raise RuntimeError(f"{process.args!r} does not listen on port {port}; it said last: {_log_tail(log)}")
 
 
-def _last_words(log: Path) -> str:
-    said = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-    return " / ".join(said[-4:])
+def _log_tail(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    return " / ".join(lines[-4:])

@@ -98,12 +98,12 @@ class Row:
 def table(rows: Sequence[Row]) -> str:
     """Markdown, one line per row. Times in milliseconds."""
     lines = ["| " + " | ".join(_HEAD) + " |", "| --- | --- | --- |" + " ---: |" * (len(_HEAD) - 3)]
-    told = [row for row in rows if row.asked or row.errors]
-    lines += ["| " + " | ".join(_cells(row, _beside(row, rows))) + " |" for row in told]
+    measured = [row for row in rows if row.asked or row.errors]
+    lines += ["| " + " | ".join(_cells(row, _ratio_to_lantern(row, rows))) + " |" for row in measured]
     return "\n".join(lines)
 
 
-def _beside(row: Row, rows: Sequence[Row]) -> float:
+def _ratio_to_lantern(row: Row, rows: Sequence[Row]) -> float:
     """Ratio to Lantern's added time for the same request; NaN for Lantern itself."""
     ours = [r for r in rows if r.gateway == "lantern" and (r.kind, r.concurrency) == (row.kind, row.concurrency)]
     on = [r for r in ours if r.memory != "off"] or ours
@@ -142,7 +142,7 @@ def plot(rows: Sequence[Row]) -> str:
     return lines(drawn, "body of the request", lambda size: f"{size / 1000:g} KB", "{:g} ms".format)
 
 
-def merged(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], list[str]]:
+def merge_rows(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], list[str]]:
     """`rows` merged with those of earlier runs in `path`, replacing older ones of the same case; and all commands.
 
     Raises ValueError if `path` is another kind of file.
@@ -154,21 +154,21 @@ def merged(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], 
         known = [_row(each) for each in found if "gateway" in each]
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} does not hold the lines of earlier runs ({error}); name a new file") from None
-    fresh = {_what(row) for row in rows}
-    every = [*(row for row in known if _what(row) not in fresh), *rows]
+    fresh = {_case_key(row) for row in rows}
+    every = [*(row for row in known if _case_key(row) not in fresh), *rows]
     every.sort(key=lambda row: (row.concurrency, row.chunks, row.gap_us, row.size_bytes, not row.growing))
     commands = list(dict.fromkeys([*commands, asked_for]))
-    told = [*({"command": each} for each in commands), *(without_nan(asdict(row)) for row in every)]
-    path.write_text("".join(json.dumps(each) + "\n" for each in told), encoding="utf-8")
+    contents = [*({"command": each} for each in commands), *(without_nan(asdict(row)) for row in every)]
+    path.write_text("".join(json.dumps(each) + "\n" for each in contents), encoding="utf-8")
     return every, commands
 
 
-def _row(told: dict[str, Any]) -> Row:
-    values: dict[str, Any] = {name: math.nan if value is None else value for name, value in told.items()}
+def _row(row: dict[str, Any]) -> Row:
+    values: dict[str, Any] = {name: math.nan if value is None else value for name, value in row.items()}
     return Row(**values)
 
 
-def _what(row: Row) -> tuple[object, ...]:
+def _case_key(row: Row) -> tuple[object, ...]:
     return row.gateway, row.memory, row.kind, row.concurrency
 
 

@@ -33,7 +33,7 @@ def text(chars: int, serial: int) -> str:
     return f"answer {serial}: {_WORDS * (chars // len(_WORDS) + 1)}"[: max(chars, 20)]
 
 
-def said(body: bytes, *, streamed: bool) -> str:
+def answer_text(body: bytes, *, streamed: bool) -> str:
     """The text of an answer of the scripted model."""
     try:
         if not streamed:

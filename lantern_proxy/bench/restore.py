@@ -25,7 +25,7 @@ from lantern_proxy.bench.pipelines import Advance
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, conversations, merged
-from lantern_proxy.bench.restore_play import RECIPES, Given, Recipe, Stage, stage
+from lantern_proxy.bench.restore_recipes import RECIPES, ArchivedChats, Recipe, RestoredText, archived_chats
 from lantern_proxy.config import Config, EmbedConfig, load
 from lantern_proxy.embed import available
 from lantern_proxy.rerank.light import save
@@ -39,7 +39,7 @@ ASKED_FACTS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Outcome:
     """One question or fact. found: shares in [0, 1]."""
 
     kind: str
@@ -50,68 +50,74 @@ class Tried:
     ms: float
 
 
-Blocks = Callable[[str], tuple[Given, ...]]
+Blocks = Callable[[str], tuple[RestoredText, ...]]
 """Question -> the blocks that its request holds, its own last."""
 
 
-def blocks(played: Stage, cut: Compacted, recipe: Recipe, query: str, budget: int) -> Blocks:
+def blocks(archived: ArchivedChats, cut: Compacted, recipe: Recipe, query: str, budget: int) -> Blocks:
     """query both: a block of `restore.budget_chars` at the compaction, and the question block in addition."""
     if query == "question":
-        return lambda question: (played.restored(cut, recipe, question, budget),)
-    first = played.restored(cut, recipe, "", budget if query == "context" else played.config.restore.budget_chars)
+        return lambda question: (archived.restored(cut, recipe, question, budget),)
+    first = archived.restored(cut, recipe, "", budget if query == "context" else archived.config.restore.budget_chars)
     if query == "context":
         return lambda question: (first,)
-    return lambda question: (first, played.restored(cut, recipe, question, budget, first))
+    return lambda question: (first, archived.restored(cut, recipe, question, budget, first))
 
 
-def evidence(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
+def evidence(
+    archived: ArchivedChats, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int
+) -> Iterator[Outcome]:
     """For each question with lost evidence: the share of its gold turns in the blocks."""
     for cut in cuts:
-        idf, turns = score.rarity(cut.lost), {said.id: said for said in cut.lost}
-        of = blocks(played, cut, recipe, query, budget)
+        idf, turns = score.rarity(cut.lost), {message.id: message for message in cut.lost}
+        blocks_of = blocks(archived, cut, recipe, query, budget)
         for probe in cut.probes:
-            texts, last = _read(of(probe.text))
-            found = [score.holds(texts, score.evidence(turns[gold], probe, idf)) for gold in probe.gold]
+            texts, last = _texts_and_last(blocks_of(probe.text))
+            found = [score.all_restored(texts, score.evidence(turns[gold], probe, idf)) for gold in probe.gold]
             answered = score.answered(texts, probe.answer) if probe.answer else None
-            yield Tried(probe.kind, float(np.mean(found)), all(found), answered, len(last.text), last.ms)
+            yield Outcome(probe.kind, float(np.mean(found)), all(found), answered, len(last.text), last.ms)
 
 
-def facts(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
+def facts(
+    archived: ArchivedChats, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int
+) -> Iterator[Outcome]:
     """For each checkable value: is it restored when it is asked for, or at the compaction?"""
     for cut in cuts:
-        of = blocks(played, cut, recipe, query, budget)
+        blocks_of = blocks(archived, cut, recipe, query, budget)
         for fact in _facts(cut, query):
-            texts, last = _read(of(fact.question))
+            texts, last = _texts_and_last(blocks_of(fact.question))
             found = score.restored(fact, texts)
-            yield Tried(f"{fact.speaker} {fact.kind}", float(found), found, None, len(last.text), last.ms)
+            yield Outcome(f"{fact.speaker} {fact.kind}", float(found), found, None, len(last.text), last.ms)
 
 
-def _read(held: Sequence[Given]) -> tuple[list[str], Given]:
-    return [text for block in held for text in block.texts], held[-1]
+def _texts_and_last(restored: Sequence[RestoredText]) -> tuple[list[str], RestoredText]:
+    return [text for block in restored for text in block.texts], restored[-1]
 
 
 def _facts(cut: Compacted, query: str) -> Sequence[score.Fact]:
-    told = score.facts(cut)
-    return told if query == "context" else told[:: max(1, len(told) // ASKED_FACTS)]
+    all_facts = score.facts(cut)
+    return all_facts if query == "context" else all_facts[:: max(1, len(all_facts) // ASKED_FACTS)]
 
 
-def admission(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
+def admission(
+    archived: ArchivedChats, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int
+) -> Iterator[Outcome]:
     """Who gets a question block: the user's next messages (found: it got one), and questions for what is lost."""
     for cut in cuts:
-        of = blocks(played, cut, recipe, "both" if query == "both" else "question", budget)
+        blocks_of = blocks(archived, cut, recipe, "both" if query == "both" else "question", budget)
         for kind, text in _messages(cut):
-            block = of(text)[-1]
-            yield Tried(kind, float(bool(block.text)), bool(block.text), None, len(block.text), block.ms)
+            block = blocks_of(text)[-1]
+            yield Outcome(kind, float(bool(block.text)), bool(block.text), None, len(block.text), block.ms)
 
 
 def _messages(cut: Compacted) -> list[tuple[str, str]]:
-    ordinary = [("ordinary", said.text) for said in cut.later if said.role == "user"][:ORDINARY]
+    ordinary = [("ordinary", message.text) for message in cut.later if message.role == "user"][:ORDINARY]
     return [*ordinary, *(("asking", probe.text) for probe in cut.probes)]
 
 
-Measure = Callable[[Stage, Sequence[Compacted], Recipe, str, int], Iterator[Tried]]
+Measure = Callable[[ArchivedChats, Sequence[Compacted], Recipe, str, int], Iterator[Outcome]]
 MEASURES: dict[str, Measure] = {"evidence": evidence, "facts": facts, "admission": admission}
-ASKED: dict[str, Callable[[Compacted, str], int]] = {
+QUESTION_COUNTS: dict[str, Callable[[Compacted, str], int]] = {
     "evidence": lambda cut, query: len(cut.probes),
     "facts": lambda cut, query: len(_facts(cut, query)),
     "admission": lambda cut, query: len(_messages(cut)),
@@ -119,7 +125,7 @@ ASKED: dict[str, Callable[[Compacted, str], int]] = {
 """How many questions each measure asks per chat."""
 
 
-def summary(tried: Sequence[Tried]) -> dict[str, Any]:
+def summary(tried: Sequence[Outcome]) -> dict[str, Any]:
     """The figures of one run with at least one question. ci: by bootstrap over questions"""
     found = [each.found for each in tried]
     with_answer = [each.answered for each in tried if each.answered is not None]
@@ -138,7 +144,7 @@ def summary(tried: Sequence[Tried]) -> dict[str, Any]:
     }
 
 
-def against(ours: Sequence[Tried], theirs: Sequence[Tried]) -> dict[str, Any]:
+def against(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> dict[str, Any]:
     """Our values minus theirs on the same questions: paired bootstrap and Wilcoxon's signed-rank test, as in the
     paper."""
     a, b = (np.array([each.found for each in tried], np.float64) for tried in (ours, theirs))
@@ -150,7 +156,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 @contextmanager
-def folder(keep: Path | None, at: int) -> Iterator[Path]:
+def archive_folder(keep: Path | None, at: int) -> Iterator[Path]:
     if keep is not None:
         path = keep / str(at)
         path.mkdir(parents=True, exist_ok=True)
@@ -158,6 +164,19 @@ def folder(keep: Path | None, at: int) -> Iterator[Path]:
     else:
         with tempfile.TemporaryDirectory(prefix="lantern-bench-") as made:
             yield Path(made)
+
+
+@contextmanager
+def opened(
+    cuts: Sequence[Compacted], config: Config, keep: Path | None, at: int, *, dense: bool,
+    model: language_model.Model | None,
+) -> Iterator[ArchivedChats]:  # fmt: skip
+    """The chats in an archive, in `keep` or in a temporary folder; with a progress bar."""
+    with archive_folder(keep, at) as path, ExitStack() as stack:
+        with progress("archiving", len(cuts)) as advance:
+            opening = archived_chats(cuts, path, config, dense=dense, advance=advance, ask_model=model)
+            archived = stack.enter_context(opening)
+        yield archived
 
 
 @contextmanager
@@ -178,7 +197,7 @@ def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[s
         raise ValueError(f"{len(parts)} of {len(found)} chats have questions to learn from; recipe trained needs two")
     files: dict[str, Path] = {}
     for fold, (taught, unseen) in enumerate(light.folds(len(parts))):
-        save(light.grow([parts[n] for n in taught]), path / f"{fold}.npz", {})
+        save(light.train([parts[n] for n in taught]), path / f"{fold}.npz", {})
         files |= dict.fromkeys((parts[n].conversation for n in unseen), path / f"{fold}.npz")
     return files
 
@@ -245,47 +264,51 @@ def command(
     if merge and "trained" in (recipe, other):
         raise click.UsageError("recipe trained learns from other chats; leave out --merge")
     try:
-        cuts = [compacted(chat, int(at), shape) for chat in chats(data)]
-        cuts = [merged(cuts)] if merge else cuts
-        if not any(ASKED[measure](cut, query) for cut in cuts):
-            raise ValueError(
-                f"{data}: at {at} % no chat has lost what --measure {measure} asks for; nothing to measure"
-            )
+        cuts = compacted_chats(data, int(at), shape, measure, query, merge=merge)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     config = configured(admission, half_life_days, Config() if settings is None else load(settings, os.environ))
     dense = available() and config.embed.enabled != "off" if dense is None else dense
     config = config if dense else replace(config, embed=EmbedConfig(enabled="off"))
-    names = [recipe, *([other] if other and other != recipe else [])]
-    with ExitStack() as stack:
-        path = stack.enter_context(folder(keep, int(at)))
-        try:
-            with progress("archiving", len(cuts)) as advance:
-                there = stage(cuts, path, config, dense=dense, advance=advance, ask_model=model)
-                played = stack.enter_context(there)
-            if "trained" in names:
-                models = stack.enter_context(tempfile.TemporaryDirectory(prefix="lantern-bench-"))
-                played.trained = trained(conversations(data), config, Path(models))
-            lost = sum(len(played.lost(cut)) for cut in cuts)
-            tried = {each: measured(played, cuts, each, measure, query, budget) for each in names}
-        except (ValueError, language_model.NoAnswerError) as error:
-            raise click.ClickException(str(error)) from None
+    recipes = list(dict.fromkeys([recipe, other or recipe]))
+    try:
+        with (
+            opened(cuts, config, keep, int(at), dense=dense, model=model) as archived,
+            tempfile.TemporaryDirectory(prefix="lantern-bench-") as models,
+        ):
+            if "trained" in recipes:
+                archived.trained = trained(conversations(data), config, Path(models))
+            lost = sum(len(archived.lost(cut)) for cut in cuts)
+            outcomes = {each: measured(archived, cuts, each, measure, query, budget) for each in recipes}
+    except (ValueError, language_model.NoAnswerError) as error:
+        raise click.ClickException(str(error)) from None
     row = {"recipe": recipe, "query": query, "at": int(at), "shape": shape, "budget": budget}
     row |= {"measure": measure, "passages_lost": lost}
-    result = row | summary(tried[recipe])
+    result = row | summary(outcomes[recipe])
     if other:
-        result["against"] = {"recipe": other} | against(tried[recipe], tried[other])
+        result["against"] = {"recipe": other} | against(outcomes[recipe], outcomes[other])
     if model is not None:
         result["usage"] = {model.name: model.usage.as_json()}
     click.echo(json.dumps(result) if as_json else table(result))
 
 
+def compacted_chats(
+    data: Path, at: int, shape: Shape, measure: str, query: str, *, merge: bool
+) -> list[Compacted]:  # fmt: skip
+    """The chats of `data`, each compacted. ValueError if none has lost anything that `measure` asks for."""
+    cuts = [compacted(chat, at, shape) for chat in chats(data)]
+    cuts = [merged(cuts)] if merge else cuts
+    if not any(QUESTION_COUNTS[measure](cut, query) for cut in cuts):
+        raise ValueError(f"{data}: at {at} % no chat has lost what --measure {measure} asks for; nothing to measure")
+    return cuts
+
+
 def measured(
-    played: Stage, cuts: Sequence[Compacted], recipe: Recipe, measure: str, query: str, budget: int
-) -> list[Tried]:
-    with progress(f"asking: {recipe}", sum(ASKED[measure](cut, query) for cut in cuts)) as advance:
+    archived: ArchivedChats, cuts: Sequence[Compacted], recipe: Recipe, measure: str, query: str, budget: int
+) -> list[Outcome]:
+    with progress(f"asking: {recipe}", sum(QUESTION_COUNTS[measure](cut, query) for cut in cuts)) as advance:
         tried = []
-        for one in MEASURES[measure](played, cuts, recipe, query, budget):
+        for one in MEASURES[measure](archived, cuts, recipe, query, budget):
             tried.append(one)
             advance(1)
     return tried

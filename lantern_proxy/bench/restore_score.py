@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import log
 
 from lantern_proxy.analyze import fences, informative, query_terms, sentences
-from lantern_proxy.bench.restore_chats import Compacted, Probe, Said
+from lantern_proxy.bench.restore_chats import ChatMessage, Compacted, Probe
 
-LONG_CHARS, TELLING, SAYS = 600, 3, 3
+LONG_CHARS, MOST_TELLING, MIN_CONTENT_WORDS = 600, 3, 3
 
 
 def flat(text: str) -> str:
@@ -23,37 +23,37 @@ def flat(text: str) -> str:
 _NAME = re.compile(r"^[A-Z]\w+: ")
 
 
-def says_something(sentence: str) -> bool:
+def has_content(sentence: str) -> bool:
     """Does it have a number, or three meaningful words? "Ana: Wow, that's great, I'm glad!" has neither."""
-    told = _NAME.sub("", sentence)
-    return any(c.isdigit() for c in told) or len(informative(query_terms(told))) >= SAYS
+    words = _NAME.sub("", sentence)
+    return any(c.isdigit() for c in words) or len(informative(query_terms(words))) >= MIN_CONTENT_WORDS
 
 
-def evidence(said: Said, probe: Probe, idf: Mapping[str, float]) -> list[str]:
+def evidence(message: ChatMessage, probe: Probe, idf: Mapping[str, float]) -> list[str]:
     """The sentences of a gold turn that a block must contain."""
-    parts = [said.text[a:b] for a, b in sentences(said.text)]
-    telling = [part for part in parts if says_something(part)] or parts
-    if len(said.text) <= LONG_CHARS:
-        return [flat(part) for part in telling]
-    fenced = {said.text[a:b].strip() for a, b, code in fences(said.text) if code}
+    parts = [message.text[a:b] for a, b in sentences(message.text)]
+    contentful = [part for part in parts if has_content(part)] or parts
+    if len(message.text) <= LONG_CHARS:
+        return [flat(part) for part in contentful]
+    fenced = {message.text[a:b].strip() for a, b, code in fences(message.text) if code}
     wanted = set(query_terms(probe.answer)) or set(query_terms(probe.text))
 
     def worth(part: str) -> float:
         shared = wanted.intersection(query_terms(part))
         return float(sum(idf.get(term, 1.0) for term in shared) / (len(part) + 20) ** 0.3)
 
-    prose = [part for part in telling if part not in fenced] or telling
-    best = sorted(range(len(prose)), key=lambda i: (-worth(prose[i]), i))[:TELLING]
+    prose = [part for part in contentful if part not in fenced] or contentful
+    best = sorted(range(len(prose)), key=lambda i: (-worth(prose[i]), i))[:MOST_TELLING]
     return [flat(prose[i]) for i in sorted(best) if worth(prose[i]) > 0] or [flat(prose[best[0]])]
 
 
-def rarity(said: Sequence[Said]) -> dict[str, float]:
+def rarity(messages: Sequence[ChatMessage]) -> dict[str, float]:
     """Index term -> idf over messages."""
-    counts = Counter(term for each in said for term in set(query_terms(each.text)))
-    return {term: log(1 + len(said) / n) for term, n in counts.items()}
+    counts = Counter(term for each in messages for term in set(query_terms(each.text)))
+    return {term: log(1 + len(messages) / n) for term, n in counts.items()}
 
 
-def holds(texts: Sequence[str], wanted: Sequence[str]) -> bool:
+def all_restored(texts: Sequence[str], wanted: Sequence[str]) -> bool:
     """Were all sentences restored?"""
     whole = flat(" \n ".join(texts))
     return all(each in whole for each in wanted)
@@ -103,15 +103,15 @@ class Fact:
 
 def facts(cut: Compacted) -> list[Fact]:
     """The facts in the lost prose, once each, except values that the request still has."""
-    held = "\n".join((cut.summary, *(said.text for said in cut.kept)))
+    kept_text = "\n".join((cut.summary, *(message.text for message in cut.kept)))
     idf = rarity(cut.lost)
     found: dict[tuple[str, str], Fact] = {}
-    for said in cut.lost:
-        for a, b in sentences(said.text):
-            if _PROSE.match(said.text[a:b]) and b - a <= LONG_CHARS:
-                for kind, value in _values(said.text[a:b]):
-                    fact = Fact(kind, value, said.role, _context(said.text[a:b], value, idf))
-                    if len(fact.context) >= 2 and not stands(value, held):
+    for message in cut.lost:
+        for a, b in sentences(message.text):
+            if _PROSE.match(message.text[a:b]) and b - a <= LONG_CHARS:
+                for kind, value in _values(message.text[a:b]):
+                    fact = Fact(kind, value, message.role, _context(message.text[a:b], value, idf))
+                    if len(fact.context) >= 2 and not occurs(value, kept_text):
                         found.setdefault((kind, value), fact)
     return list(found.values())
 
@@ -135,14 +135,14 @@ def _context(sentence: str, value: str, idf: Mapping[str, float]) -> tuple[str, 
     return tuple(word for word in rated if word in best)
 
 
-def stands(value: str, text: str) -> bool:
+def occurs(value: str, text: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 
 
 def restored(fact: Fact, texts: Sequence[str]) -> bool:
     """Was the value restored in a passage together with half of its surrounding words?"""
     for text in texts:
-        if stands(fact.value, text):
+        if occurs(fact.value, text):
             words = {word.lower() for word in _WORD.findall(text)}
             if 2 * sum(word.lower() in words for word in fact.context) >= len(fact.context):
                 return True

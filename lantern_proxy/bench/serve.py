@@ -59,9 +59,9 @@ def measure(commands: Sequence[str], passages: int, embed: str, rounds: int, set
 
 
 def _summary(command: str, passages: int, embed: str, values: Sequence[tuple[float, ...]]) -> Served:
-    first, *others = zip(*values, strict=True)
+    first, *rest = zip(*values, strict=True)
     return Served(command, passages, embed, round(median(first), 1), round(min(first), 1),
-                  *(round(median(each), 1) for each in others))  # fmt: skip
+                  *(round(median(each), 1) for each in rest))  # fmt: skip
 
 
 def _start(command: str, filled: Path | None, embed: str, settle_s: float) -> tuple[float, ...]:
@@ -78,7 +78,7 @@ def _start(command: str, filled: Path | None, embed: str, settle_s: float) -> tu
         with started(serving, log=Path(os.devnull)) as process:
             first_s = _first_answer(port, process) - begun
             time.sleep(settle_s)
-            return first_s * 1e3, *_held(process.pid)
+            return first_s * 1e3, *_usage(process.pid)
 
 
 def _first_answer(port: int, process: "subprocess.Popen[str]") -> float:
@@ -96,7 +96,7 @@ def _first_answer(port: int, process: "subprocess.Popen[str]") -> float:
     raise click.ClickException(f"{process.args!r} {ended}; run it by hand to see why")
 
 
-def _held(pid: int) -> tuple[float, float, float]:
+def _usage(pid: int) -> tuple[float, float, float]:
     """(ms of CPU time, MB resident, MB of it anonymous)."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]

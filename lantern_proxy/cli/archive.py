@@ -14,13 +14,13 @@ from lantern_proxy.cli.frame import (
     Number,
     Settings,
     confirm,
-    end_wiping,
+    finish_wiping,
+    json_value,
     limit_option,
-    plain,
     removing,
-    settled,
     tenant_option,
     tenants,
+    with_settings,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _ROLES = ("user", "assistant", "tool", "client")
 """Speakers that every archive may have; others are names."""
-_NAMED = 10
+_MOST_NAMES = 10
 """Names that are told, at most, where none is like the one that was asked for."""
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @limit_option(20, "sessions")
 @click.option("--project", help="Only sessions of this project.")
@@ -54,13 +54,13 @@ def sessions(settings: Settings, tenant: str | None, limit: int, project: str | 
     rows = sorted(rows, key=lambda pair: -pair[1].last_seen_at)[:limit]
     if settings.as_json:
         for owner, row in rows:
-            settings.tell({"tenant": owner, **plain(row)})
+            settings.print_json({"tenant": owner, **json_value(row)})
     else:
         render.sessions(rows)
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.argument("session", type=NAME)
 @click.option("--turn", type=int, help="Only this turn.")
@@ -95,7 +95,7 @@ def show(
         message = {"role": filed.message.role, "text": filed.message.text}
         raw = filed.message.raw.decode("utf-8", "surrogateescape")
         rest = {name: getattr(filed, name) for name in ("key", "position", "turn", "side", "partial", "created_at")}
-        settings.tell({"tenant": owner.tenant, "session": row.id, **rest, **message, "raw": raw})
+        settings.print_json({"tenant": owner.tenant, "session": row.id, **rest, **message, "raw": raw})
 
 
 def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: int | None) -> None:
@@ -110,11 +110,11 @@ def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: in
     names = ("id", "turn", "speaker", "kind", "confidence", "success", "accesses", "accessed_at", "verdict", "pinned")
     for each in found:
         figures = {name: getattr(each, name) for name in names}
-        settings.tell({"tenant": owner.tenant, "session": session, **figures, "text": each.text})
+        settings.print_json({"tenant": owner.tenant, "session": session, **figures, "text": each.text})
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.argument("query", type=NAME)
 @limit_option(10, "passages")
@@ -147,9 +147,11 @@ def search(
     until = None if older_than is None else time.time() - _seconds("--older-than", older_than)
     filters: Filters = {"project": project, "speaker": speaker, "kind": kind, "since": since, "until": until}
     with settings.open() as archive:
-        id = _session(archive, tenant, session)[1].id if session else None
+        session_id = _session(archive, tenant, session)[1].id if session else None
         hits = [
-            (each.tenant, hit) for each in tenants(archive, tenant) for hit in each.search(query, limit, id, **filters)
+            (each.tenant, hit)
+            for each in tenants(archive, tenant)
+            for hit in each.search(query, limit, session_id, **filters)
         ]
         if not hits:
             _refuse_unknown(archive, tenant, project=project, speaker=speaker)
@@ -157,8 +159,8 @@ def search(
     for owner, hit in hits:
         if settings.as_json:
             rest = {"id": hit.passage.id, "session": hit.passage.session, "turn": hit.passage.turn}
-            told = {"speaker": hit.passage.speaker, "created_at": hit.passage.created_at, "text": hit.passage.text}
-            settings.tell({"tenant": owner, **rest, **told, "score": hit.score, "snippet": hit.snippet})
+            words = {"speaker": hit.passage.speaker, "created_at": hit.passage.created_at, "text": hit.passage.text}
+            settings.print_json({"tenant": owner, **rest, **words, "score": hit.score, "snippet": hit.snippet})
         else:
             render.hit(hit)
     if not hits and not settings.as_json:
@@ -166,7 +168,7 @@ def search(
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.option(
     "--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w; or said before a day: 2026-03-01."
@@ -207,18 +209,18 @@ def prune(
     with settings.open(write=not dry_run) as archive:
         if not dry_run:
             with suppress(ArchiveError):  # told when this one is wiped
-                end_wiping(archive, "pruning", quiet=settings.as_json)
+                finish_wiping(archive, "pruning", quiet=settings.as_json)
         if keep_mb is not None:
-            age_s = _age_beyond(archive, keep_mb, age_s)
+            age_s = _age_over_size(archive, keep_mb, age_s)
         owners = tenants(archive, tenant)
         if session:
             owner, row = _session(archive, tenant, session)
             owners, session = [owner], row.id
         rule = PruneRule(older_than_s=age_s, below_confidence=below_confidence, session=session)
-        _prune_by(rule, settings, archive, owners, dry_run=dry_run, yes=yes)
+        _prune(rule, settings, archive, owners, dry_run=dry_run, yes=yes)
 
 
-def _prune_by(
+def _prune(
     rule: "PruneRule", settings: Settings, archive: "Archive", owners: "Sequence[TenantArchive]", *, dry_run: bool,
     yes: bool,
 ) -> None:  # fmt: skip
@@ -226,22 +228,22 @@ def _prune_by(
     asking"""
     now = time.time()
     if dry_run or not yes:
-        would = [(owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners]
+        dry_run_reports = [(owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners]
     if dry_run:
-        _tell(settings, would, "would remove")
+        _print_reports(settings, dry_run_reports, "would remove")
         return
     if not yes:
-        _confirm(archive.path, would)
+        _confirm(archive.path, dry_run_reports)
     with removing(archive, "pruning", quiet=settings.as_json) as advance:
         reports = [(owner, owner.prune(rule, now=now, wiped=False, advance=advance)) for owner in owners]
         archive.wipe(advance)
-    _tell(settings, reports, "removed")
+    _print_reports(settings, reports, "removed")
 
 
-def _tell(settings: Settings, reports: "Sequence[tuple[TenantArchive, PruneReport]]", verb: str) -> None:
+def _print_reports(settings: Settings, reports: "Sequence[tuple[TenantArchive, PruneReport]]", verb: str) -> None:
     for owner, report in reports:
         if settings.as_json:
-            settings.tell({"tenant": owner.tenant, "dry_run": verb != "removed", **plain(report)})
+            settings.print_json({"tenant": owner.tenant, "dry_run": verb != "removed", **json_value(report)})
         else:
             click.echo(f"{owner.tenant}: {verb} {_amount(report)}")
     if not reports and not settings.as_json:
@@ -261,26 +263,26 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
         if keep.keep_days and (leapt := leap(archive, now=now)):
             click.echo(f"{leapt}; where it is right, wait, or `lantern prune --older-than`", err=True)
         if dry_run or not yes:
-            would = would_retain(archive, keep, now=now)
+            dry_run_reports = would_retain(archive, keep, now=now)
         if dry_run:
-            _tell_all(settings, would, "would remove about")
+            _print_report(settings, dry_run_reports, "would remove about")
             return
         if not yes:
-            asked = f"Remove about {_amount(would)} from {archive.path}? It cannot be undone."
+            asked = f"Remove about {_amount(dry_run_reports)} from {archive.path}? It cannot be undone."
             confirm(asked)
         with removing(archive, "pruning", quiet=settings.as_json) as advance:
             report = retain(archive, keep, now=now, advance=advance)
-    _tell_all(settings, report, "removed")
+    _print_report(settings, report, "removed")
 
 
-def _tell_all(settings: Settings, report: "PruneReport", verb: str) -> None:
+def _print_report(settings: Settings, report: "PruneReport", verb: str) -> None:
     if settings.as_json:
-        settings.tell({"dry_run": verb != "removed", **plain(report)})
+        settings.print_json({"dry_run": verb != "removed", **json_value(report)})
     else:
         click.echo(f"{verb} {_amount(report)}")
 
 
-def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
+def _age_over_size(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
     """The age in seconds beyond which passages are removed, so that about `keep_mb` are left, or `age_s` if that is
     more; infinite if there are no more than `keep_mb`."""
     import math
@@ -339,9 +341,9 @@ def _refuse_unknown(
         known = {each for owner in tenants(archive, tenant) for each in owner.names(kind)}
         if name not in known:
             named = {each.casefold(): each for each in sorted(known)}
-            close = [named[each] for each in get_close_matches(name.casefold(), named)] or sorted(known)[:_NAMED]
-            others = ", ".join(map(repr, close)) or "none"
-            raise click.ClickException(f"{kind} {name!r} has nothing in {archive.path}; there is {others}")
+            close = [named[each] for each in get_close_matches(name.casefold(), named)] or sorted(known)[:_MOST_NAMES]
+            suggestions = ", ".join(map(repr, close)) or "none"
+            raise click.ClickException(f"{kind} {name!r} has nothing in {archive.path}; there is {suggestions}")
 
 
 def _seconds(option: str, text: str) -> float:

@@ -1,6 +1,6 @@
 """Benchmarks of retrieval (locomo, beam, longmemeval, ir): Lantern compared with its peers, on data that you fetch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -15,7 +15,7 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import FACTORIES, Pipeline, Trainable, pipeline
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.cli.frame import FILE, FOLDER, NewFile, Place, Settings, configured
+from lantern_proxy.cli.frame import FILE, FOLDER, NewFile, Place, Settings, with_config
 from lantern_proxy.cli.render import counting
 from lantern_proxy.restore.routes import questions
 from lantern_proxy.route_soft import fit
@@ -54,7 +54,7 @@ LONGMEMEVAL = Bench("longmemeval", datasets.longmemeval, judge.longmemeval, ("re
 IR = Bench("ir", datasets.ir, judge.ir, ("ndcg@10",))
 
 
-def shared(command: Callable[..., Any]) -> Callable[..., Any]:
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that all of these commands share."""
     known = click.Choice(list(FACTORIES))
     options = [
@@ -62,7 +62,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--against", type=known, help="Compare each pipeline with this one: paired bootstrap."),
         click.option("--without", multiple=True, help="Leave this signal out of the pipelines; may be given again."),
         click.option("--plot", type=NewFile(may_exist=True), help="Write bars there, as SVG."),
-        configured,
+        with_config,
     ]
 
     @wraps(command)
@@ -82,7 +82,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@shared
+@shared_options
 @click.option("--data", type=FILE, required=True, help="LoCoMo's JSON file.")
 @click.option(
     "--protocol",
@@ -101,7 +101,7 @@ def locomo(settings: Settings, data: Path, protocol: str, choice: Choice) -> Non
 
 
 @click.command()
-@shared
+@shared_options
 @click.option("--data", type=FOLDER, required=True, help="Folder of BEAM's chats.")
 def beam(settings: Settings, data: Path, choice: Choice) -> None:
     """BEAM: find the messages that a probing question is about, by category.
@@ -113,7 +113,7 @@ def beam(settings: Settings, data: Path, choice: Choice) -> None:
 
 
 @click.command()
-@shared
+@shared_options
 @click.option("--data", type=FILE, required=True, help="longmemeval_s.json.")
 def longmemeval(settings: Settings, data: Path, choice: Choice) -> None:
     """LongMemEval: find the sessions that answer, by type of question.
@@ -125,7 +125,7 @@ def longmemeval(settings: Settings, data: Path, choice: Choice) -> None:
 
 
 @click.command()
-@shared
+@shared_options
 @click.option("--data", type=FOLDER, required=True, help="A folder in BEIR's layout.")
 def ir(settings: Settings, data: Path, choice: Choice) -> None:
     """A classic test collection: nDCG@10, exponential gain.
@@ -137,7 +137,7 @@ def ir(settings: Settings, data: Path, choice: Choice) -> None:
 
 
 @click.command()
-@configured
+@with_config
 @click.option("--split", type=click.Choice(["held_out", "dev"]), default="held_out", show_default=True, help="Which.")
 def routes(settings: Settings, split: str) -> None:
     """How often the type of a question is told right: our own questions, which the rules were not written on.
@@ -146,21 +146,23 @@ def routes(settings: Settings, split: str) -> None:
     Example: lantern bench routes
     """
     known = questions(split)
-    taught = questions("dev")
-    learned = fit([text for text, _ in taught], [name for _, name in taught])
-    for router, told in (("rules", query_type), ("learned", lambda text: _likeliest(learned.posterior(text)))):
+    dev_questions = questions("dev")
+    learned = fit([text for text, _ in dev_questions], [name for _, name in dev_questions])
+    for router, classify in (("rules", query_type), ("learned", lambda text: _most_likely(learned.posterior(text)))):
         matrix = {str(name): dict.fromkeys(map(str, TYPES), 0) for name in TYPES}
         for text, name in known:
-            matrix[name][told(text)] += 1
+            matrix[name][classify(text)] += 1
         right = sum(matrix[name][name] for name in TYPES) / len(known)
         if settings.as_json:
-            settings.tell({"router": router, "split": split, "n": len(known), "right": round(right, 4), "told": matrix})
+            settings.print_json(
+                {"router": router, "split": split, "n": len(known), "right": round(right, 4), "told": matrix}
+            )
         else:
             click.echo(f"{router}: {right:.1%} of {len(known)} right\n\n{confusion(matrix)}\n")
 
 
 @click.command()
-@configured
+@with_config
 @click.option("--data", type=Place(), required=True, help="LoCoMo's JSON file, or BEAM's folder.")
 def cascade(settings: Settings, data: Path) -> None:
     """What skipping the dense channel saves and costs, at each tau, with the settings as they are.
@@ -186,16 +188,16 @@ def cascade(settings: Settings, data: Path) -> None:
         found = tune.judge(labelled, replace(tune_label.start(config), tau=tau, taus={}))
         difference, low, high, p = metrics.paired(found.quality, found.full)
         row = {"tau": tau, "n": len(labelled), "skipped": round(float(found.skipped.mean()), 4)}
-        told = row | _compared(difference, low, high, p)
+        result = row | _difference(difference, low, high, p)
         if settings.as_json:
-            settings.tell(told)
+            settings.print_json(result)
         else:
             click.echo(
                 f"tau {tau:.2f}: skipped {row['skipped']:.1%}, quality {difference:+.4f} ({low:+.4f} to {high:+.4f})"
             )
 
 
-def _likeliest(shares: Mapping[str, float]) -> QueryType:
+def _most_likely(shares: Mapping[str, float]) -> QueryType:
     return max(TYPES, key=lambda name: shares[name])
 
 
@@ -213,38 +215,15 @@ COMMANDS: Mapping[str, click.Command] = {
 }
 
 
-def run(
-    settings: Settings,
-    bench: Bench,
-    data: Path,
-    choice: Choice,
-    *,
-    split: bool = False,
-) -> None:
+def run(settings: Settings, bench: Bench, data: Path, choice: Choice, *, split: bool = False) -> None:
     """Measure each pipeline and print its figures, one after the other."""
-    names = list(dict.fromkeys(choice.pipeline or ["default"]))
     rows: list[dict[str, Any]] = []
     try:
         conversations = bench.read(data)
         with Resources(settings.load()) as resources:
-            made = {name: pipeline(name, resources, frozenset(choice.without)) for name in names}
-            against = choice.against
-            other = pipeline(against, resources) if against else None
-            beside = _measured(settings, bench, conversations, f"against {against}", other, split) if other else None
-            for name, each in made.items():
-                if isinstance(each, Trainable) and not split:
-                    click.echo(
-                        f"{name}: only `locomo --protocol convmemory` trains; this is the default, as configured",
-                        err=True,
-                    )
-                found = _measured(settings, bench, conversations, name, each, split)
-                row = told(bench.name, name, found) | ({"without": sorted(choice.without)} if choice.without else {})
-                if beside is not None:
-                    row["against"] = {"pipeline": against} | nested(
-                        {metric: _compared(*values) for metric, values in judge.compare(found, beside).items()}
-                    )
+            for row in _rows(settings, bench, conversations, resources, choice, split=split):
                 rows.append(row)
-                settings.tell(row) if settings.as_json else show(row)
+                settings.print_json(row) if settings.as_json else print_row(row)
         if not settings.as_json and len(rows) > 1:
             click.echo(f"\n{plots.table(rows, bench.shown)}")
         if choice.plot is not None:
@@ -253,7 +232,36 @@ def run(
         raise click.ClickException(str(error)) from None
 
 
-def _measured(
+def _rows(
+    settings: Settings,
+    bench: Bench,
+    conversations: list[Conversation],
+    resources: Resources,
+    choice: Choice,
+    *,
+    split: bool,
+) -> Iterator[dict[str, Any]]:
+    """The figures of each pipeline, with its difference to `choice.against`."""
+    names, against = dict.fromkeys(choice.pipeline or ["default"]), choice.against
+    pipelines = {name: pipeline(name, resources, frozenset(choice.without)) for name in names}
+    other = pipeline(against, resources) if against else None
+    other_report = _report(settings, bench, conversations, f"against {against}", other, split) if other else None
+    for name, each in pipelines.items():
+        if isinstance(each, Trainable) and not split:
+            click.echo(
+                f"{name}: only `locomo --protocol convmemory` trains; this is the default, as configured", err=True
+            )
+        report = _report(settings, bench, conversations, name, each, split)
+        row = as_json_row(bench.name, name, report) | ({"without": sorted(choice.without)} if choice.without else {})
+        if other_report is not None:
+            compared = judge.compare(report, other_report)
+            row["against"] = {"pipeline": against} | nested(
+                {metric: _difference(*values) for metric, values in compared.items()}
+            )
+        yield row
+
+
+def _report(
     settings: Settings, bench: Bench, conversations: list[Conversation], name: str, made: Pipeline, split: bool
 ) -> judge.Report:
     total = judge.questions_of(made, conversations, split=split)
@@ -263,11 +271,11 @@ def _measured(
         return judge.report([list(judge.judge(made, conversations, bench.measure, advance))])
 
 
-def _compared(difference: float, low: float, high: float, p: float) -> dict[str, float]:
+def _difference(difference: float, low: float, high: float, p: float) -> dict[str, float]:
     return {"difference": round(difference, 4), "low": round(low, 4), "high": round(high, 4), "p": round(p, 4)}
 
 
-def told(bench: str, name: str, found: judge.Report) -> dict[str, Any]:
+def as_json_row(bench: str, name: str, found: judge.Report) -> dict[str, Any]:
     """One pipeline's figures for JSON."""
     return {
         "bench": bench,
@@ -306,7 +314,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return found
 
 
-def show(row: Mapping[str, Any]) -> None:
+def print_row(row: Mapping[str, Any]) -> None:
     """Print one pipeline's figures for people."""
     ours = {k: v for k, v in row.items() if k not in ("ci", "categories", "against", "n", "ms_per_query")}
     figures = "  ".join(f"{name} {value:.3f}" for name, value in flat(ours).items())

@@ -24,35 +24,35 @@ from lantern_proxy.turn import Block, Placed
 
 _DOCUMENTED: dict[str, str] = {name: (shape.__doc__ or "").partition("\n")[0] for name, shape in demo.SHAPES.items()}
 
-_AROUND_CHARS = 140
+_EXCERPT_CHARS = 140
 """Length of the excerpt of a restored passage around the answer."""
 
 
 def run(config: Config, shape: str, words: str, *, dense: bool, keep: Path | None, as_json: bool) -> int:
     """Play one shape, or all of them, and show it. Returns 0 if every lost detail was restored and none leaked."""
     script = demo.chat()
-    asked: demo.Words = "other" if words == "other" else "literal"
-    good = True
+    phrasing: demo.Words = "other" if words == "other" else "literal"
+    all_back = True
     for each in demo.SHAPES if shape == "all" else [shape]:
         with _folder(keep, each) as folder:
-            mine = demo.configured(config, folder, dense=dense)
-            story = _play(script, each, asked, mine, quiet=as_json)
-            with Archive(mine.archive.path, read_only=True, key=mine.archive.key()) as archive:
+            demo_config = demo.configured(config, folder, dense=dense)
+            story = _play(script, each, phrasing, demo_config, quiet=as_json)
+            with Archive(demo_config.archive.path, read_only=True, key=demo_config.archive.key()) as archive:
                 blocks = [_blocks(archive, outcome.request) for outcome in story.outcomes]
-        kept = mine.archive.path if keep else None
+        kept = demo_config.archive.path if keep else None
         if kept:
-            _keep_request(kept, script, each, story.outcomes[0].question)
+            _save_request(kept, script, each, story.outcomes[0].question)
         if as_json:
-            _tell_json(story, blocks)
+            _print_json(story, blocks)
         else:
             show(console(), story, blocks, kept, brief=shape == "all")
-        good &= all(outcome.is_back for outcome in story.outcomes) and not story.stranger
-    return 0 if good else 1
+        all_back &= all(outcome.is_back for outcome in story.outcomes) and not story.stranger
+    return 0 if all_back else 1
 
 
 def _play(script: demo.Chat, shape: str, words: demo.Words, config: Config, *, quiet: bool) -> demo.Story:
     try:
-        with _telling(quiet=quiet) as tell:
+        with _progress(quiet=quiet) as tell:
             return demo.play(script, shape, words, config, tell=tell)
     except (httpx.HTTPError, demo.DemoError) as error:
         raise click.ClickException(f"the demo broke off: {error}; `lantern doctor` tells what is missing") from error
@@ -72,7 +72,7 @@ def _folder(keep: Path | None, shape: str) -> Iterator[Path]:
     yield folder
 
 
-def _keep_request(archive: Path, script: demo.Chat, shape: str, question: str) -> None:
+def _save_request(archive: Path, script: demo.Chat, shape: str, question: str) -> None:
     """Save the first request after the compaction beside its archive, for trying a restore on the page."""
     messages = demo.SHAPES[shape](script.history, script.summary, question)
     body = json.dumps({"model": "scripted-1", "messages": messages}, indent=2)
@@ -80,7 +80,7 @@ def _keep_request(archive: Path, script: demo.Chat, shape: str, question: str) -
 
 
 @contextmanager
-def _telling(*, quiet: bool) -> Iterator[demo.Tell]:
+def _progress(*, quiet: bool) -> Iterator[demo.Tell]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30))
     out = console(err=True)
     with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as progress:
@@ -91,12 +91,12 @@ def _telling(*, quiet: bool) -> Iterator[demo.Tell]:
 def _blocks(archive: Archive, request: str) -> tuple[Block, ...]:
     """The blocks of a request, for either of the demo's two credentials."""
     for tenant in archive.tenants():
-        if told := archive.of(tenant.id).why(request):
-            return told.blocks
+        if found := archive.of(tenant.id).why(request):
+            return found.blocks
     return ()
 
 
-def _tell_json(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> None:
+def _print_json(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> None:
     """Print one line per detail, and one for the whole."""
     for outcome, brought in zip(story.outcomes, blocks, strict=True):
         passages = [
@@ -105,11 +105,11 @@ def _tell_json(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> None:
             for block in brought
             for placed in block.restored.placed
         ]
-        told = {"shape": story.shape, "is_back": outcome.is_back, "was_lost": outcome.was_lost}
-        click.echo(json.dumps(told | asdict(outcome) | {"chosen": passages}))
-    whole = {name: value for name, value in asdict(story).items() if name != "outcomes"}
+        verdict = {"shape": story.shape, "is_back": outcome.is_back, "was_lost": outcome.was_lost}
+        click.echo(json.dumps(verdict | asdict(outcome) | {"chosen": passages}))
+    summary = {name: value for name, value in asdict(story).items() if name != "outcomes"}
     back = sum(outcome.is_back for outcome in story.outcomes)
-    click.echo(json.dumps(whole | {"back": back, "of": len(story.outcomes)}))
+    click.echo(json.dumps(summary | {"back": back, "of": len(story.outcomes)}))
 
 
 def show(
@@ -184,13 +184,13 @@ def _reasons(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> Table:
     earlier: list[Block] = []
     for outcome, brought in zip(story.outcomes, blocks, strict=True):
         earlier += brought
-        found = _carrier(outcome.detail, [*reversed(brought), *reversed(earlier)])
+        found = _placed_answer(outcome.detail, [*reversed(brought), *reversed(earlier)])
         if found is None:
             made.add_row(outcome.detail.about, Text("not restored", style="red"), "", "", "")
             continue
         block, placed = found
         origin = f"turn {placed.passage.turn}, {clean(placed.passage.speaker)}: "
-        text = Text(origin + _around(placed.text, outcome.detail.answer))
+        text = Text(origin + _excerpt(placed.text, outcome.detail.answer))
         text.highlight_words([outcome.detail.answer], style="bold green")
         strongest = sorted(placed.signals.items(), key=lambda pair: -pair[1])[:4]
         evidence = ", ".join(f"{signal} {score:.2f}" for signal, score in strongest)
@@ -198,7 +198,7 @@ def _reasons(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> Table:
     return made
 
 
-def _carrier(detail: demo.Detail, blocks: Sequence[Block]) -> tuple[Block, Placed] | None:
+def _placed_answer(detail: demo.Detail, blocks: Sequence[Block]) -> tuple[Block, Placed] | None:
     for block in blocks:
         for placed in block.restored.placed:
             if detail.answer in placed.text:
@@ -206,10 +206,10 @@ def _carrier(detail: demo.Detail, blocks: Sequence[Block]) -> tuple[Block, Place
     return None
 
 
-def _around(text: str, answer: str) -> str:
+def _excerpt(text: str, answer: str) -> str:
     """The part of `text` around `answer`, on one line."""
-    at = max(0, text.find(answer) - _AROUND_CHARS // 2)
-    return ("..." if at else "") + short(text[at:], _AROUND_CHARS)
+    at = max(0, text.find(answer) - _EXCERPT_CHARS // 2)
+    return ("..." if at else "") + short(text[at:], _EXCERPT_CHARS)
 
 
 def _totals(story: demo.Story, *, brief: bool) -> Text:

@@ -71,7 +71,7 @@ class Diagnosis:
     remedy: str = ""
 
 
-def _told(name: str, state: State, message: object) -> Diagnosis:
+def _diagnosis_of(name: str, state: State, message: object) -> Diagnosis:
     """(what is wrong, the remedy, which follows the last semicolon of the message, if any)"""
     wrong, _, remedy = str(message).rpartition("; ")
     return Diagnosis(name, state, wrong or remedy, remedy if wrong else "")
@@ -99,16 +99,16 @@ def _config(file: Path | None, config: Config) -> Iterator[Diagnosis]:
     try:
         check_start(config)
     except (ConfigError, KeysError) as error:
-        yield _told("serve", "bad", error)
+        yield _diagnosis_of("serve", "bad", error)
 
 
 def _keys(config: Config) -> Iterator[Diagnosis]:
     """Which keys cannot be used. Environment variables are not checked: those of `lantern serve` are unknown here."""
     with suppress(KeysError):  # a file that cannot be read is told already
         if nobody := why_closed(config):
-            yield _told("keys", "bad", nobody)
+            yield _diagnosis_of("keys", "bad", nobody)
         for some in missing_upstream_keys(config, ("file",)):
-            yield _told("keys", "warn", some)
+            yield _diagnosis_of("keys", "warn", some)
 
 
 def _sqlite() -> Diagnosis:
@@ -190,7 +190,7 @@ def _light(config: Config) -> Diagnosis:
     try:
         light = open_light(config.rerank.light)
     except LightError as error:
-        return _told("reranker", "warn", f"rerank.light: {error}")
+        return _diagnosis_of("reranker", "warn", f"rerank.light: {error}")
     learned = next((model.embedder for model in light.models if model.embedder), "") if light else ""
     if learned not in ("", name_of(config.embed.model, adapted=config.embed.adapted)):
         wrong = f"rerank.light: {config.rerank.light} learned from the vectors of {learned}, not from those of `embed:`"
@@ -205,7 +205,7 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
     path = config.archive.path
     try:
         if not path.exists():
-            yield _to_come(path)
+            yield _missing_archive(path)
             return
         if not path.is_file():  # a pipe would be waited for
             yield Diagnosis("archive", "bad", f"{path} is no file", "change archive.path")
@@ -213,7 +213,7 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
         with Archive(
             path, synchronous=config.archive.synchronous, read_only=not deep, key=config.archive.key()
         ) as archive:
-            yield _there(path)
+            yield _existing_archive(path)
             yield _clock(max((tenant.last_at for tenant in archive.tenants()), default=0.0))
             if config.privacy.keep_days and (leapt := leap(archive, now=time.time())):
                 remedy = "set the clock (timedatectl); where it is right, wait, or `lantern prune --older-than`"
@@ -222,7 +222,7 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
                 state: State = "ok" if found.ok else "warn" if found.name in ("vectors", "mode", "disk") else "bad"
                 yield Diagnosis(found.name, state, found.detail, found.remedy)
     except (ArchiveError, ConfigError) as error:  # ConfigError: its key
-        yield _told("archive", "bad", error)
+        yield _diagnosis_of("archive", "bad", error)
     except PermissionError as error:
         wrong = f"{error.filename or path} may not be looked at by this user"
         yield Diagnosis("archive", "bad", wrong, "run this as the user that serves, or as root")
@@ -240,14 +240,14 @@ def _clock(newest: float) -> Diagnosis:
     return Diagnosis("clock", "warn", wrong, "set the clock (timedatectl); dates and recency of passages are wrong")
 
 
-def _there(path: Path) -> Diagnosis:
+def _existing_archive(path: Path) -> Diagnosis:
     """A readable archive; its log is in the same folder, so that the folder must be writable, too."""
-    if shut := next((str(each) for each in (path.absolute(), path.absolute().parent) if not _writable(each)), ""):
-        return Diagnosis("archive", "warn", f"{shut} cannot be written by this user", "give it to whoever serves")
+    if unwritable := next((str(each) for each in (path.absolute(), path.absolute().parent) if not _writable(each)), ""):
+        return Diagnosis("archive", "warn", f"{unwritable} cannot be written by this user", "give it to whoever serves")
     return Diagnosis("archive", "ok", str(path.absolute()))
 
 
-def _to_come(path: Path) -> Diagnosis:
+def _missing_archive(path: Path) -> Diagnosis:
     folder = path.absolute().parent
     if not folder.is_dir():
         return Diagnosis("archive", "bad", f"{folder} is not a folder", "make it, or change archive.path")
@@ -320,37 +320,39 @@ def health(config: Config) -> dict[str, Any] | None:
 
     It is requested where the proxy announced that it listens (`lantern serve --port`), else at the configured address.
     """
-    urls = (process.served_at(config.archive.path), _configured(config))
-    return next((told for url in urls if (told := _asked(url, config)) and not _other_archive(told, config)), None)
+    urls = (process.served_at(config.archive.path), _configured_url(config))
+    return next(
+        (report for url in urls if (report := _health_at(url, config)) and not _other_archive(report, config)), None
+    )
 
 
-def _configured(config: Config) -> str:
+def _configured_url(config: Config) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
     scheme = "https" if config.server.tls_cert else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.server.port}"
 
 
-def _asked(url: str, config: Config) -> dict[str, Any] | None:
+def _health_at(url: str, config: Config) -> dict[str, Any] | None:
     """The health report of a proxy at `url`; None if there is none."""
     import httpx
 
     if not url:
         return None
     try:
-        with httpx.Client(timeout=_HEALTH_S, trust_env=False, verify=_trusted(config.server.tls_cert)) as http:
-            told = http.get(f"{url}/lantern/health").json()
+        with httpx.Client(timeout=_HEALTH_S, trust_env=False, verify=_tls_trust(config.server.tls_cert)) as http:
+            report = http.get(f"{url}/lantern/health").json()
     except (httpx.HTTPError, ValueError, OSError):
         return None
-    return told | {"url": url} if isinstance(told, dict) and "status" in told else None
+    return report | {"url": url} if isinstance(report, dict) and "status" in report else None
 
 
-def _other_archive(told: Mapping[str, Any], config: Config) -> str:
+def _other_archive(report: Mapping[str, Any], config: Config) -> str:
     """The path of a proxy's archive if it is not this one; "" also if it does not report one."""
-    path = (told.get("archive") or {}).get("path") or ""
+    path = (report.get("archive") or {}).get("path") or ""
     return path if path and Path(path).resolve() != config.archive.path.resolve() else ""
 
 
-def _trusted(cert: str) -> "ssl.SSLContext | bool":
+def _tls_trust(cert: str) -> "ssl.SSLContext | bool":
     """Trust for a single certificate, whatever host name it was issued for."""
     if not Path(cert).is_file():  # none, or a pipe, which would be waited for
         return True
@@ -360,31 +362,33 @@ def _trusted(cert: str) -> "ssl.SSLContext | bool":
 
 
 def _proxy(config: Config) -> Iterator[Diagnosis]:
-    told = health(config) or _asked(_configured(config), config)
-    if told is None:
+    report = health(config) or _health_at(_configured_url(config), config)
+    if report is None:
         yield Diagnosis("proxy", "ok", f"none runs at port {config.server.port}; `lantern serve` starts one")
         return
-    if "version" not in told:  # access.admin is `token`
-        yield Diagnosis("proxy", "ok", f"runs at {told['url']}: {told['status']}; it tells more with the admin token")
+    if "version" not in report:  # access.admin is `token`
+        yield Diagnosis(
+            "proxy", "ok", f"runs at {report['url']}: {report['status']}; it tells more with the admin token"
+        )
         return
-    running = f"version {told['version']} runs for {told.get('uptime_s', 0):,.0f} s at {told['url']}"
-    if other := _other_archive(told, config):
+    running = f"version {report['version']} runs for {report.get('uptime_s', 0):,.0f} s at {report['url']}"
+    if other := _other_archive(report, config):
         remedy = "name that one with --archive, or start another `lantern serve` with this one"
         yield Diagnosis("proxy", "warn", f"{running}, but with another archive, {other}", remedy)
         return
-    yield Diagnosis("proxy", "ok", f"{running}: {told['status']}")
-    if (ours := _installed()) != told["version"]:
+    yield Diagnosis("proxy", "ok", f"{running}: {report['status']}")
+    if (ours := _installed_version()) != report["version"]:
         yield Diagnosis("proxy", "warn", f"the installed version is {ours}", "restart the proxy")
-    archive = told.get("archive") or {}
+    archive = report.get("archive") or {}
     if not archive.get("ok", True):
         why = f"; {archive['problem']}" if archive.get("problem") else ""
         yield Diagnosis("proxy", "bad", f"answers pass, but nothing is kept{why}", "see its log")
-    if (embedder := told.get("embedder") or {}).get("state") == "failed":
+    if (embedder := report.get("embedder") or {}).get("state") == "failed":
         yield Diagnosis("embedder", "warn", f"the proxy has none: {embedder['detail']}", "mend that, restart the proxy")
-    for reason, count in (told.get("degraded") or {}).items():
+    for reason, count in (report.get("degraded") or {}).items():
         if count:
             yield Diagnosis("degraded", "warn", f"{reason}: {count:,} since the start", _remedy(reason))
-    for kind, count in (told.get("faults") or {}).items():
+    for kind, count in (report.get("faults") or {}).items():
         yield Diagnosis("faults", "warn", f"{kind}: {count:,} since the start", "see the proxy's log")
 
 
@@ -393,7 +397,7 @@ def _remedy(reason: str) -> str:
     return REMEDIES.get(reason) or REMEDIES.get(reason.partition(":")[0] + ":", "")
 
 
-def _installed() -> str:
+def _installed_version() -> str:
     try:
         return version("lantern-proxy")
     except PackageNotFoundError:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Settings, limit_option, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NAME, Settings, json_value, limit_option, tenant_option, tenants, with_settings
 from lantern_proxy.cli.why import newest_restored
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.argument("request", type=NAME)
 @click.argument("passage", type=int)
@@ -48,11 +48,11 @@ def feedback(
             now=time.time(),
             settle=lambda confidence, success, used: reinforce.settle(confidence, success, used, known),
         )
-    _tell(settings, owner, judged)
+    _print_passage(settings, owner, judged)
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.argument("passage", type=int)
 @click.option("--off", is_flag=True, help="Take the pin back.")
@@ -67,11 +67,11 @@ def pin(settings: Settings, tenant: str | None, passage: int, off: bool) -> None
     with settings.open(write=True) as archive:
         owner = _owner(archive, tenant, passage)
         pinned = (owner.unpin if off else owner.pin)(passage, now=time.time())
-    _tell(settings, owner, pinned)
+    _print_passage(settings, owner, pinned)
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.argument("passage", type=int)
 @click.option("--text", help="What it should say. Without it, $EDITOR opens.")
@@ -92,7 +92,7 @@ def edit(settings: Settings, tenant: str | None, passage: int, text: str | None,
         if history:
             edits = owner.history(passage)
             for past in edits:
-                settings.tell(plain(past)) if settings.as_json else render.correction(past)
+                settings.print_json(json_value(past)) if settings.as_json else render.correction(past)
             if not edits and not settings.as_json:
                 click.echo(f"passage {passage} was never corrected")
             return
@@ -104,11 +104,11 @@ def edit(settings: Settings, tenant: str | None, passage: int, text: str | None,
         if text is None or text.strip() == before.text.strip():
             raise click.ClickException(f"passage {passage} was left as it is")
         corrected = owner.edit(reword(before, text.strip()), now=time.time())
-    _tell(settings, owner, corrected)
+    _print_passage(settings, owner, corrected)
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @limit_option(50, "passages")
 def marks(settings: Settings, tenant: str | None, limit: int) -> None:
@@ -124,7 +124,7 @@ def marks(settings: Settings, tenant: str | None, limit: int) -> None:
     found = sorted(found, key=lambda pair: -pair[1].changed_at)[:limit]
     if settings.as_json:
         for owner, marked in found:
-            settings.tell(_row(owner, marked.passage) | {"changed_at": marked.changed_at, "edits": marked.edits})
+            settings.print_json(_row(owner, marked.passage) | {"changed_at": marked.changed_at, "edits": marked.edits})
     else:
         render.marks([marked for _, marked in found])
 
@@ -142,7 +142,7 @@ def _row(owner: "TenantArchive", passage: "Passage") -> dict[str, Any]:
     return {"tenant": owner.tenant, **{name: getattr(passage, name) for name in names}}
 
 
-def _tell(settings: Settings, owner: "TenantArchive", passage: "Passage") -> None:
+def _print_passage(settings: Settings, owner: "TenantArchive", passage: "Passage") -> None:
     from lantern_proxy.cli import render
 
-    settings.tell(_row(owner, passage)) if settings.as_json else render.judged(passage)
+    settings.print_json(_row(owner, passage)) if settings.as_json else render.judged(passage)

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Settings, naming, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NEW_FILE, Settings, json_value, naming_file, tenant_option, tenants, with_settings
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.option("-o", "--output", type=NEW_FILE, help="A file; standard output by default.")
 @click.option("--backup", type=NEW_FILE, help="Copy the whole archive to this file instead.")
@@ -38,18 +38,18 @@ def export(settings: Settings, tenant: str | None, output: Path | None, backup: 
         owners = tenants(archive, tenant)
         rows = ({"tenant": owner.tenant, **row} for owner in owners for row in owner.export())
         if output is None or str(output) == "-":
-            with naming("standard output"):
+            with naming_file("standard output"):
                 for row in rows:
-                    settings.tell(row)
+                    settings.print_json(row)
             return
-        with render.counting(f"writing {output}") as advance, _private(output) as file:
+        with render.counting(f"writing {output}") as advance, _new_private_file(output) as file:
             count = 0
             for row in rows:
-                file.write(json.dumps(row, default=plain) + "\n")
+                file.write(json.dumps(row, default=json_value) + "\n")
                 advance(1)
                 count += 1
     summary = {"output": output, "rows": count}
-    settings.tell(summary) if settings.as_json else click.echo(f"wrote {count:,} rows to {output}")
+    settings.print_json(summary) if settings.as_json else click.echo(f"wrote {count:,} rows to {output}")
 
 
 def _back_up(settings: Settings, target: Path) -> None:
@@ -57,16 +57,16 @@ def _back_up(settings: Settings, target: Path) -> None:
     from lantern_proxy.cli import render
 
     archive = settings.file()
-    with render.reaching("copying pages", quiet=settings.as_json) as progress:
+    with render.counting_to("copying pages", quiet=settings.as_json) as progress:
         size = backup(archive.path, target, progress, key=archive.key())
     summary = {"backup": target, "size_bytes": size}
-    settings.tell(summary) if settings.as_json else click.echo(
+    settings.print_json(summary) if settings.as_json else click.echo(
         f"copied {size:,} bytes to {target}; its pages are sound"
     )
 
 
 @click.command()
-@settled
+@with_settings
 @click.argument("target", type=NEW_FILE)
 def recover(settings: Settings, target: Path) -> None:
     """Save what can be read of a damaged archive into a new one, TARGET. Stop the proxy first; the old file stays.
@@ -78,10 +78,10 @@ def recover(settings: Settings, target: Path) -> None:
     from lantern_proxy.cli import render
 
     archive = settings.file()
-    with render.reaching("reading rows", quiet=settings.as_json) as progress:
+    with render.counting_to("reading rows", quiet=settings.as_json) as progress:
         saved = salvage(archive.path, target, progress, key=archive.key())
     if settings.as_json:
-        settings.tell({"target": target, "tables": [plain(each) for each in saved]})
+        settings.print_json({"target": target, "tables": [json_value(each) for each in saved]})
         return
     for each in saved:
         faults = f", {each.faults} places could not be read" if each.faults else ""
@@ -93,14 +93,14 @@ def recover(settings: Settings, target: Path) -> None:
 
 
 @contextmanager
-def _private(path: Path) -> Iterator[Any]:
+def _new_private_file(path: Path) -> Iterator[Any]:
     """A new text file with mode 0600: an export is as confidential as the archive.
 
     If writing fails the file is removed: half an export could be mistaken for a whole one.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with naming(path), open(descriptor, "w", encoding="utf-8") as file:
+        with naming_file(path), open(descriptor, "w", encoding="utf-8") as file:
             yield file
     except BaseException:
         path.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def _private(path: Path) -> Iterator[Any]:
 
 
 @click.command()
-@settled
+@with_settings
 @click.option("--encrypt", is_flag=True, help="Encrypt a plain archive with the configured key; stop lantern first.")
 def migrate(settings: Settings, encrypt: bool) -> None:
     """Bring the archive's schema up to date. `serve` does this by itself at its start.
@@ -121,8 +121,8 @@ def migrate(settings: Settings, encrypt: bool) -> None:
     with settings.open(write=True) as archive:
         summary = {"archive": archive.path, "version": archive.version, "encrypted": archive.encrypted}
     encrypted = " and encrypted" if archive.encrypted else ""
-    told = f"{archive.path} is at version {summary['version']}{encrypted}"
-    settings.tell(summary) if settings.as_json else click.echo(told)
+    message = f"{archive.path} is at version {summary['version']}{encrypted}"
+    settings.print_json(summary) if settings.as_json else click.echo(message)
 
 
 def _encrypt(settings: Settings) -> None:
@@ -135,7 +135,7 @@ def _encrypt(settings: Settings) -> None:
 
 
 @click.command()
-@settled
+@with_settings
 @click.option("--vectors", is_flag=True, help="Forget all vectors first: after a change of embed.model.")
 def reindex(settings: Settings, vectors: bool) -> None:
     """Make the indexes anew: full text, the terms of passages that an older release archived, snapshots of large BM25
@@ -149,7 +149,7 @@ def reindex(settings: Settings, vectors: bool) -> None:
     with settings.open(write=True) as archive:
         summary = cli_reindex.run(archive, settings.load(), vectors=vectors, quiet=settings.as_json)
     if settings.as_json:
-        settings.tell(summary)
+        settings.print_json(summary)
     else:
         skipped = f"; no vectors: {summary['skipped']}" if summary["skipped"] else ""
         made = f"full-text index and {summary['snapshots']} snapshots of large indexes made anew"

@@ -8,18 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Place, Settings, confirm, end_wiping, plain, removing, settled, tenants
+from lantern_proxy.cli.frame import (
+    NAME,
+    Place,
+    Settings,
+    confirm,
+    finish_wiping,
+    json_value,
+    removing,
+    tenants,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, ForgetRule, Receipt
     from lantern_proxy.config import Config
 
-_NOTICED_S = 0.6
+_PROXY_CHECK_S = 0.6
 """Running proxies check for forgotten data every quarter of a second."""
 
 
 @click.command()
-@settled
+@with_settings
 @click.option("--session", type=NAME, help="One session with its side calls; its id.")
 @click.option("--project", type=NAME, help="All sessions of one project.")
 @click.option("--match", metavar="TEXT", help="Every message and passage that holds TEXT, in any case.")
@@ -54,61 +64,64 @@ def forget(
     config = settings.load()
     rule = ForgetRule(session=session, project=project, match=match)
     if verify is not None:
-        fine = _verify(settings, verify)
-        sys.exit(0 if _is_gone(settings, rule, tenant) and fine else 1)
+        genuine = _verify(settings, verify)
+        sys.exit(0 if _is_gone(settings, rule, tenant) and genuine else 1)
     if session is None and project is None and match is None and tenant is None:
         raise click.UsageError("forget needs --session, --project, --match or --tenant")
-    copies = [_looked_at(config, each, rule, tenant) for each in backups(config)]
-    held = [copy for copy in copies if copy.may_hold]
+    copies = [_inspect_copy(config, each, rule, tenant) for each in backups(config)]
+    holding = [copy for copy in copies if copy.may_hold]
     with settings.open(write=not dry_run) as archive:
-        would = _would(archive, rule, tenant)
-        if not would and not dry_run:
-            end_wiping(archive, "forgetting", quiet=settings.as_json)
-        if not would and not held:
-            _tell_faults(copies)
-            _nothing(archive, rule, tenant)
+        receipts = _dry_run(archive, rule, tenant)
+        if not receipts and not dry_run:
+            finish_wiping(archive, "forgetting", quiet=settings.as_json)
+        if not receipts and not holding:
+            _raise_faults(copies)
+            _refuse_nothing_found(archive, rule, tenant)
         if not dry_run and not yes:
-            _confirm(would, archive.path, held)
+            _confirm(receipts, archive.path, holding)
         # the proof of it comes before the backups, whatever becomes of them
-        _tell(settings, would, "would remove") if dry_run else _remove(settings, archive, would, rule)
+        if dry_run:
+            _print_receipts(settings, receipts, "would remove")
+        else:
+            _remove(settings, archive, receipts, rule)
     if not dry_run:  # a backup may have begun, or ended, while it was asked
         known = {copy.path for copy in copies}
-        copies += [_looked_at(config, each, rule, tenant) for each in backups(config) if each not in known]
-        held = [copy for copy in copies if copy.may_hold]
-    for copy in held:
-        _tell_copy(copy, "would remove") if dry_run else _forget_in(config, copy, rule, tenant)
+        copies += [_inspect_copy(config, each, rule, tenant) for each in backups(config) if each not in known]
+        holding = [copy for copy in copies if copy.may_hold]
+    for copy in holding:
+        _print_copy(copy, "would remove") if dry_run else _forget_in_copy(config, copy, rule, tenant)
     if not dry_run:
-        time.sleep(_NOTICED_S)
-    _tell_faults(copies)
+        time.sleep(_PROXY_CHECK_S)
+    _raise_faults(copies)
 
 
-def _remove(settings: Settings, archive: "Archive", would: Sequence["Receipt"], rule: "ForgetRule") -> None:
-    """Remove what `rule` names from the archives of the tenants in `would`, and print their receipts."""
+def _remove(settings: Settings, archive: "Archive", receipts: Sequence["Receipt"], rule: "ForgetRule") -> None:
+    """Remove what `rule` names from the archives of the tenants in `receipts`, and print their receipts."""
     import time
 
-    if would:
-        owners = [receipt.tenant for receipt in would]
+    if receipts:
+        owners = [receipt.tenant for receipt in receipts]
         with removing(archive, "forgetting", quiet=settings.as_json) as advance:
             done = archive.forget_all(owners, rule, now=time.time(), advance=advance)
-        _tell(settings, done, "removed")
+        _print_receipts(settings, done, "removed")
 
 
-def _nothing(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> None:
+def _refuse_nothing_found(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> None:
     tenants(archive, tenant)  # one that is not known is the reason
     way_out = "" if rule.match is not None else "; ids and names must be whole"
-    raise click.ClickException(f"nothing of {_what(rule, tenant)} is in {archive.path}{way_out}")
+    raise click.ClickException(f"nothing of {_described(rule, tenant)} is in {archive.path}{way_out}")
 
 
-def _confirm(would: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) -> None:
-    for receipt in would:
+def _confirm(receipts: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) -> None:
+    for receipt in receipts:
         click.echo(f"{receipt.tenant}: {_amount(receipt)}", err=True)
     for copy in copies:
-        _tell_copy(copy, "to be forgotten")
-    where = ", ".join(map(str, [*([path] if would else ()), *(copy.path for copy in copies)]))
+        _print_copy(copy, "to be forgotten")
+    where = ", ".join(map(str, [*([path] if receipts else ()), *(copy.path for copy in copies)]))
     confirm(f"Forget this for good, in {where}?")
 
 
-def _would(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:
+def _dry_run(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:
     """The receipts of a dry run, for tenants with data that `rule` names."""
     import time
 
@@ -132,7 +145,7 @@ class _Copy:
         return bool(self.would) or self.is_older
 
 
-def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | None) -> _Copy:
+def _inspect_copy(config: "Config", path: Path, rule: "ForgetRule", tenant: str | None) -> _Copy:
     """The data in a backup that `rule` names. Nothing is written."""
     from lantern_proxy.archive import Archive, ArchiveError
     from lantern_proxy.archive.backup import is_partial
@@ -144,14 +157,14 @@ def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | N
         return _Copy(path, fault="is a copy under way, or what a killed one left; let it end, or remove this")
     try:
         with Archive(path, read_only=True, key=config.archive.key()) as archive:
-            return _Copy(path, _would(archive, rule, tenant))
+            return _Copy(path, _dry_run(archive, rule, tenant))
     except OlderError:
         return _Copy(path, is_older=True)
     except (ArchiveError, OSError) as error:
         return _Copy(path, fault=str(error))
 
 
-def _forget_in(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: str | None) -> None:
+def _forget_in_copy(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: str | None) -> None:
     """Remove what `rule` names from a backup and report the amount; an error is stored in `copy`."""
     import time
 
@@ -159,19 +172,19 @@ def _forget_in(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: str | 
 
     try:
         with Archive(copy.path, key=config.archive.key()) as archive:
-            owners = [receipt.tenant for receipt in _would(archive, rule, tenant)]
+            owners = [receipt.tenant for receipt in _dry_run(archive, rule, tenant)]
             copy.would = archive.forget_all(owners, rule, now=time.time())
-        _tell_copy(copy, "removed")
+        _print_copy(copy, "removed")
     except (ArchiveError, OSError) as error:
         copy.fault = str(error)
 
 
-def _tell_copy(copy: _Copy, verb: str) -> None:
+def _print_copy(copy: _Copy, verb: str) -> None:
     for receipt in copy.would:
         click.echo(f"{copy.path}: {verb} {_amount(receipt)}", err=True)
 
 
-def _tell_faults(copies: Sequence[_Copy]) -> None:
+def _raise_faults(copies: Sequence[_Copy]) -> None:
     """Raises ClickException if there were errors: those backups may still have the data."""
     faults = [copy for copy in copies if copy.fault]
     for copy in faults:
@@ -201,13 +214,15 @@ def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool
     if (rule.session, rule.project, rule.match, tenant) == (None, None, None, None):
         return True
     with settings.open() as archive:
-        here = _would(archive, rule, tenant)
-        for receipt in here:
-            told = {"tenant": receipt.tenant, "here": receipt.removed}
-            settings.tell(told) if settings.as_json else click.echo(f"{receipt.tenant}: {_amount(receipt)} are here")
-        if not here and not settings.as_json:
-            click.echo(f"nothing of {_what(rule, tenant)} is in {archive.path}")
-    return not here
+        remaining = _dry_run(archive, rule, tenant)
+        for receipt in remaining:
+            row = {"tenant": receipt.tenant, "here": receipt.removed}
+            settings.print_json(row) if settings.as_json else click.echo(
+                f"{receipt.tenant}: {_amount(receipt)} are here"
+            )
+        if not remaining and not settings.as_json:
+            click.echo(f"nothing of {_described(rule, tenant)} is in {archive.path}")
+    return not remaining
 
 
 def _verify(settings: Settings, path: Path) -> bool:
@@ -221,7 +236,7 @@ def _verify(settings: Settings, path: Path) -> bool:
             found = archive.verify(receipt)
             fine &= found.genuine and not found.present
             if settings.as_json:
-                settings.tell({"tenant": receipt.tenant, **plain(found)})
+                settings.print_json({"tenant": receipt.tenant, **json_value(found)})
             else:
                 genuine = "genuine" if found.genuine else "NOT of this archive, or changed"
                 click.echo(
@@ -230,12 +245,12 @@ def _verify(settings: Settings, path: Path) -> bool:
     return fine
 
 
-def _tell(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
+def _print_receipts(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
     """Print receipts and the amount removed, which goes to stderr if stdout gets receipts or JSON."""
     machine = verb == "removed" or settings.as_json
     for receipt in receipts:
         if machine:
-            settings.tell(receipt)
+            settings.print_json(receipt)
         click.echo(f"{receipt.tenant}: {verb} {_amount(receipt)}", err=machine)
         if receipt.left_over:
             why = "of another tenant, part of a word, or a leftover of SQLite"
@@ -245,14 +260,14 @@ def _tell(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
 def _amount(receipt: "Receipt") -> str:
     from lantern_proxy.cli.render import counted
 
-    told = []
+    parts = []
     for kinds, count in receipt.removed.items():
         if count:
             what, space, of = kinds.partition(" ")  # "texts of requests"
-            told.append(counted(count, what.removesuffix("s")) + space + of)
-    return ", ".join(told) or "nothing"
+            parts.append(counted(count, what.removesuffix("s")) + space + of)
+    return ", ".join(parts) or "nothing"
 
 
-def _what(rule: "ForgetRule", tenant: str | None) -> str:
+def _described(rule: "ForgetRule", tenant: str | None) -> str:
     held: dict[str, Any] = {"session": rule.session, "project": rule.project, "match": rule.match, "tenant": tenant}
     return ", ".join(f"{kind} {value}" for kind, value in held.items() if value is not None)

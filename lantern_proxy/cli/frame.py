@@ -42,44 +42,44 @@ class Terminal(Group):
     """The outermost group: errors are one lower-case line."""
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
-        with _ended_with_its_reader():
+        with _exit_on_broken_pipe():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _ended_with_its_reader():
+        with _exit_on_broken_pipe():
             return super().invoke(ctx)
 
     def main(self, *args: Any, **options: Any) -> Any:
         options["standalone_mode"] = False
-        _ready_outputs()
+        _prepare_outputs()
         try:
             code = super().main(*args, **options)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(error.exit_code)
         except click.UsageError as error:
-            wrong = _in_words(error)
+            wrong = _usage_message(error)
             command = error.ctx.command_path if error.ctx else "lantern"
-            self._end(f"{wrong[:1].lower()}{wrong[1:]}; see `{command} --help`", error.exit_code)
+            self._exit_with(f"{wrong[:1].lower()}{wrong[1:]}; see `{command} --help`", error.exit_code)
         except click.ClickException as error:
-            self._end(error.format_message(), error.exit_code)
+            self._exit_with(error.format_message(), error.exit_code)
         except click.Abort:
-            self._end("stopped", 1)
+            self._exit_with("stopped", 1)
         except Exception as error:
             if os.environ.get("LANTERN_DEBUG"):
                 raise
             exits = [_EXITS[each.__name__] for each in type(error).__mro__ if each.__name__ in _EXITS]
             fault = f"a fault in lantern itself, {type(error).__name__}: {error}; LANTERN_DEBUG=1 shows where"
-            self._end(_message_of(error) if exits else fault, exits[0] if exits else 1)
+            self._exit_with(_message_of(error) if exits else fault, exits[0] if exits else 1)
         sys.exit(code if isinstance(code, int) else 0)
 
-    def _end(self, message: str, code: int) -> None:
+    def _exit_with(self, message: str, code: int) -> None:
         click.echo(f"lantern: {' '.join(message.split())}", err=True)
         sys.exit(code)
 
 
 @contextmanager
-def _ended_with_its_reader() -> Iterator[None]:
+def _exit_on_broken_pipe() -> Iterator[None]:
     """End by SIGPIPE, silently, when the reader is gone, as with `| head`, like other programs do. Python ignores that
     signal and raises this error instead, so that open files are closed first."""
     try:
@@ -91,7 +91,7 @@ def _ended_with_its_reader() -> Iterator[None]:
 
 
 @contextmanager
-def naming(place: Path | str) -> Iterator[None]:
+def naming_file(place: Path | str) -> Iterator[None]:
     """Errors in this block name `place`: for a full disk the system gives no name."""
     try:
         yield
@@ -100,16 +100,18 @@ def naming(place: Path | str) -> Iterator[None]:
         raise
 
 
-def _in_words(error: click.UsageError) -> str:
+def _usage_message(error: click.UsageError) -> str:
     """What is wrong with an argument. For a number click says "is not a valid integer range", or "0<=x<=65535"."""
-    told = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".")
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
     if isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
-        told = re.sub(r" is not (a valid|in the range) .*", f" is not {_number(kind)}", told, flags=re.DOTALL)
-    return told
+        message = re.sub(
+            r" is not (a valid|in the range) .*", f" is not {_number_range(kind)}", message, flags=re.DOTALL
+        )
+    return message
 
 
-def _number(kind: click.types.IntParamType | click.types.FloatParamType) -> str:
+def _number_range(kind: click.types.IntParamType | click.types.FloatParamType) -> str:
     """The numbers that `kind` accepts: "a whole number from 0 to 65,535"."""
     name = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
     low, high = getattr(kind, "min", None), getattr(kind, "max", None)
@@ -121,7 +123,7 @@ def _number(kind: click.types.IntParamType | click.types.FloatParamType) -> str:
     return f"{name} above {low:,}, up to {high:,}" if above else f"{name} from {low:,} to {high:,}"
 
 
-def _ready_outputs() -> None:
+def _prepare_outputs() -> None:
     """Discard output if the parent closed an output stream (`>&-`), for which Python has None. Characters that a
     non-UTF-8 terminal lacks are shown as \\xe4."""
     for name in ("stdout", "stderr"):
@@ -184,9 +186,9 @@ class Settings:
         ) as archive:
             yield archive
 
-    def tell(self, row: Any) -> None:
+    def print_json(self, row: Any) -> None:
         """Print one JSON line."""
-        click.echo(json.dumps(row, default=plain))
+        click.echo(json.dumps(row, default=json_value))
 
 
 def confirm(question: str) -> None:
@@ -210,8 +212,8 @@ def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable
         with counting(what, quiet=quiet) as advance:
             yield advance
     except KeyboardInterrupt:
-        told = "stopped in the middle: what was not removed yet is still there; the same command removes the rest"
-        raise click.ClickException(told) from None
+        message = "stopped in the middle: what was not removed yet is still there; the same command removes the rest"
+        raise click.ClickException(message) from None
     if archive.unwiped:
         click.echo(
             f"{archive.path}-wal still holds what was removed, since another program reads the archive; a running "
@@ -220,7 +222,7 @@ def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable
         )
 
 
-def end_wiping(archive: "Archive", what: str, *, quiet: bool) -> None:
+def finish_wiping(archive: "Archive", what: str, *, quiet: bool) -> None:
     """Complete an interrupted removal, for which the same command may find nothing more to remove."""
     if archive.unwiped:
         with removing(archive, what, quiet=quiet) as advance:
@@ -240,7 +242,7 @@ def embedding(config: "Config") -> Iterator["Embedder | None"]:
         yield embedder
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A JSON value for types that json does not support: dataclasses, structs, bytes, paths, sets."""
     from dataclasses import asdict, is_dataclass
 
@@ -259,7 +261,7 @@ _EMPTY = "it is empty; name one"
 _EMPTY_OPTION = "it is empty; leave it out, or name one"
 
 
-def _whole(value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+def _not_empty(value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
     """`value`, unless it is empty: `--project "$PROJECT"` with an unset variable must remove nothing, and `--archive
     "$ARCHIVE"` must not mean the current folder."""
     if value == "":
@@ -274,7 +276,7 @@ class Place(click.Path):
         super().__init__(path_type=Path, **rules)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        value = _whole(value, param, ctx)
+        value = _not_empty(value, param, ctx)
         path = Path(os.fsdecode(value))
         if not self.file_okay and path.is_file():
             self.fail(f"{path} is a file; name a folder", param, ctx)
@@ -318,31 +320,33 @@ class Name(click.types.StringParamType):
     """Non-empty text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(_whole(value, param, ctx), param, ctx)
+        return super().convert(_not_empty(value, param, ctx), param, ctx)
 
 
 FILE, FOLDER, NEW_FILE, NAME = Place(dir_okay=False), Place(file_okay=False), NewFile(), Name()
 
 _CONFIG = click.option("--config", type=FILE, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml.")
-_SHUT_TOO = Place(dir_okay=False, readable=False)  # who opens it says more of what may not be read
-_ARCHIVE = click.option("--archive", type=_SHUT_TOO, help="The archive, instead of the configured one (./lantern.db).")
+_UNREADABLE_TOO = Place(dir_okay=False, readable=False)  # who opens it says more of what may not be read
+_ARCHIVE = click.option(
+    "--archive", type=_UNREADABLE_TOO, help="The archive, instead of the configured one (./lantern.db)."
+)
 _ARCHIVE_KEY = click.option(
     "--archive-key-env", type=NAME, help="Variable with the key of an encrypted archive, instead of the configured one."
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
-def settled(command: Command) -> Command:
+def with_settings(command: Command) -> Command:
     """Add --config, --archive, --archive-key-env and --json to a command, which gets them as one Settings."""
-    return _CONFIG(_ARCHIVE(_ARCHIVE_KEY(_JSON(_taking_settings(command)))))
+    return _CONFIG(_ARCHIVE(_ARCHIVE_KEY(_JSON(_passing_settings(command)))))
 
 
-def configured(command: Command) -> Command:
+def with_config(command: Command) -> Command:
     """The same for a command without an archive: no --archive."""
-    return _CONFIG(_JSON(_taking_settings(command)))
+    return _CONFIG(_JSON(_passing_settings(command)))
 
 
-def _taking_settings(command: Command) -> Command:
+def _passing_settings(command: Command) -> Command:
     from functools import wraps
 
     @wraps(command)

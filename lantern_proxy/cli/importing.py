@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Place, Settings, settled
+from lantern_proxy.cli.frame import NAME, Place, Settings, with_settings
 
 if TYPE_CHECKING:
     from lantern_proxy.config import Config
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from lantern_proxy.memory import Lantern
 
 SOURCES = ("claude-code", "codex", "opencode", "chatgpt", "claude", "jsonl")
-_NAMED = 5
+_MOST_TENANTS = 5
 """Most tenants listed in an error."""
-_PASSED = 3
+_MOST_SKIPPED = 3
 """Most skipped files that are listed."""
 _TITLE_CHARS = 200
 """Most characters of a printed title; one is kept for each conversation."""
 
 _KEYED = re.compile("t_[0-9a-f]{24}")
 """The id of a tenant that stands for a client's key."""
-_STRANGERS = (
+_UNKNOWN_TENANTS = (
     "{} had nothing in {} before. Such a name stands for a client's key in one archive alone. If another wrote this "
     "export, no client here gets any of it: export one tenant (`lantern export --tenant`), and import that with "
     "--key-env; or give the name to a key, in the config under `tenants:`."
@@ -39,7 +39,7 @@ _STRANGERS = (
 
 
 @click.command("import")
-@settled
+@with_settings
 @click.argument("paths", type=Place(), nargs=-1, required=True)
 @click.option("--tenant", type=NAME, help="Whose they become, as `lantern status` shows them.")
 @click.option(
@@ -79,42 +79,46 @@ def import_(
     if exports and len(exports) < len(paths):
         raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
     if exports and (given := [f"--{name}" for name in ("project", "source", "dry-run") if asked[name]]):
-        told = f"{' and '.join(given)} cannot be used with what `lantern export` wrote ({exports[0]}), whose rows say"
-        raise click.UsageError(f"{told} the rest; --tenant, --key-env and --from can")
+        problem = (
+            f"{' and '.join(given)} cannot be used with what `lantern export` wrote ({exports[0]}), whose rows say"
+        )
+        raise click.UsageError(f"{problem} the rest; --tenant, --key-env and --from can")
     if exports:
-        _choose(exports, owners, becomes_one=bool(tenant or key_env))
-        with _stoppable():
+        _refuse_ambiguous(exports, owners, becomes_one=bool(tenant or key_env))
+        with _explaining_interrupt():
             for path in exports:
-                _take_in(settings, path, tenant, key_env, owners)
+                _import_export(settings, path, tenant, key_env, owners)
         return
     if owners:
         raise click.UsageError("--from is for what `lantern export` wrote, and no such file is among the PATHS")
     if dry_run:
         settings.load()
         for log in _logs(paths, source):
-            _tell(settings, log, len(log.messages), "would import")
+            _print_log(settings, log, len(log.messages), "would import")
         return
-    with _stoppable():
-        _archive(settings, _logs(paths, source), tenant, key_env, project)
+    with _explaining_interrupt():
+        _import_logs(settings, _logs(paths, source), tenant, key_env, project)
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def _explaining_interrupt() -> Iterator[None]:
     """On Ctrl-C, say how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        told = "stopped in the middle: what was imported stays; the same command goes on"
-        raise click.ClickException(told) from None
+        message = "stopped in the middle: what was imported stays; the same command goes on"
+        raise click.ClickException(message) from None
 
 
-def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key_env: str | None, project: str) -> None:
+def _import_logs(
+    settings: Settings, found: "Iterator[Log]", tenant: str | None, key_env: str | None, project: str
+) -> None:
     from lantern_proxy.cli import render
 
     config = settings.load()
     found = chain([next(found)], found)  # where there is none no archive is made
     done: list[tuple[Log, int]] = []
-    with opened(config, tenant, key_env, project) as lantern:
+    with open_lantern(config, tenant, key_env, project) as lantern:
         with render.counting("importing", quiet=settings.as_json) as advance:
             for log in found:
                 try:
@@ -126,7 +130,7 @@ def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key
                 done.append((replace(log, title=log.title[:_TITLE_CHARS], messages=(), times=()), count))
                 advance(1)
         for log, count in done:
-            _tell(settings, log, count, "imported")
+            _print_log(settings, log, count, "imported")
     if not settings.as_json:
         added = render.counted(sum(count for _, count in done), "message")
         added += f" of {render.counted(len(done), 'conversation')}"
@@ -149,33 +153,33 @@ def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
                 yield log
     except logs.LogError as error:
         raise click.ClickException(str(error)) from None
-    for why in passed[:_PASSED]:
+    for why in passed[:_MOST_SKIPPED]:
         click.echo(f"passed over {why}", err=True)
-    if len(passed) > _PASSED:
-        click.echo(f"passed over {len(passed) - _PASSED:,} more files", err=True)
+    if len(passed) > _MOST_SKIPPED:
+        click.echo(f"passed over {len(passed) - _MOST_SKIPPED:,} more files", err=True)
     if not found:
         raise click.ClickException(f"no conversation in {', '.join(map(str, paths))}; see `lantern import --help`")
 
 
-def _tell(settings: Settings, log: "Log", count: int, verb: str) -> None:
+def _print_log(settings: Settings, log: "Log", count: int, verb: str) -> None:
     from lantern_proxy.cli.render import short
 
     if settings.as_json:
-        settings.tell(
+        settings.print_json(
             {"session": log.session, "source": log.source, "title": log.title[:_TITLE_CHARS], "messages": count}
         )
     else:
         click.echo(f"{verb} {count:>5,} messages  {log.session}  {short(log.title, 60)}")
 
 
-def opened(
+def open_lantern(
     config: "Config", tenant: str | None, key_env: str | None, project: str, *, embedder: "Embedder | None" = None
 ) -> "Lantern":
     """The archive of the one tenant that is meant; UsageError if it is ambiguous, ArchiveError if no tenant has that
     name."""
     from lantern_proxy.memory import Lantern
 
-    _one_of(tenant, key_env)
+    _refuse_both(tenant, key_env)
     if key_env:
         key, named = _key(config, key_env)
         return Lantern(config, user=key, tenant=named, project=project, embedder=embedder)
@@ -191,7 +195,7 @@ def opened(
     return lantern
 
 
-def _one_of(tenant: str | None, key_env: str | None) -> None:
+def _refuse_both(tenant: str | None, key_env: str | None) -> None:
     if tenant and key_env:
         raise click.UsageError("--tenant and --key-env both say whose they become; give one")
 
@@ -218,25 +222,27 @@ def _is_export(path: Path) -> bool:
     return isinstance(first, dict) and first.get("type") == "session" and "head" in first
 
 
-def _choose(files: Sequence[Path], owners: Sequence[str], *, becomes_one: bool) -> None:
+def _refuse_ambiguous(files: Sequence[Path], owners: Sequence[str], *, becomes_one: bool) -> None:
     """UsageError if an export has nothing of one of the `owners`, if several would be merged without being asked for,
     or if two merged ones have a session of the same name, which would become a single session."""
     if not owners and not becomes_one:
         return
-    whose: dict[str, str] = {}
+    owner_of: dict[str, str] = {}
     for file in files:
-        there = _sessions(file)
-        held = ", ".join([*there][:_NAMED]) + (f" and {len(there) - _NAMED} more" if len(there) > _NAMED else "")
-        if absent := next((each for each in owners if each not in there), ""):
-            raise click.UsageError(f"--from is {absent}, who has nothing in {file}; it holds {held}")
-        if not owners and len(there) > 1:
+        tenants_in_file = _sessions(file)
+        holders = ", ".join([*tenants_in_file][:_MOST_TENANTS]) + (
+            f" and {len(tenants_in_file) - _MOST_TENANTS} more" if len(tenants_in_file) > _MOST_TENANTS else ""
+        )
+        if absent := next((each for each in owners if each not in tenants_in_file), ""):
+            raise click.UsageError(f"--from is {absent}, who has nothing in {file}; it holds {holders}")
+        if not owners and len(tenants_in_file) > 1:
             raise click.UsageError(
-                f"{file} holds {len(there)} tenants, who would become one: {held}; say with --from which of them are "
-                "meant"
+                f"{file} holds {len(tenants_in_file)} tenants, who would become one: {holders}; say with --from which "
+                "of them are meant"
             )
-        for owner in (owners or there) if becomes_one else ():
-            for session in there[owner]:
-                if (other := whose.setdefault(session, owner)) != owner:
+        for owner in (owners or tenants_in_file) if becomes_one else ():
+            for session in tenants_in_file[owner]:
+                if (other := owner_of.setdefault(session, owner)) != owner:
                     raise click.UsageError(
                         f"{other} and {owner} both have a session {session}, and the two would become one; import "
                         f"{owner} by itself, for another tenant"
@@ -257,7 +263,7 @@ def _owner(row: dict[str, Any]) -> str:
     return str(row.get("tenant", ""))
 
 
-def _take_in(
+def _import_export(
     settings: Settings, file: Path, tenant: str | None, key_env: str | None, owners: Sequence[str]
 ) -> None:  # fmt: skip
     """Archive the export, of all or of the `owners`, for the given tenant or for those that it names; report how much
@@ -268,7 +274,7 @@ def _take_in(
     from lantern_proxy.cli import render
     from lantern_proxy.cli.render import counted
 
-    _one_of(tenant, key_env)
+    _refuse_both(tenant, key_env)
     whole = settings.load()
     config, (key, named) = whole.archive, _key(whole, key_env) if key_env else ("", tenant or "")
     counts: dict[str, Counter[str]] = {}
@@ -278,29 +284,29 @@ def _take_in(
     ):
         tenant = named or (archive.tenant_of(key) if key else None)
         known = {each.id for each in archive.tenants()}
-        numbered = enumerate(_counted(_rows(file), advance), start=1)
+        numbered = enumerate(_advancing(_rows(file), advance), start=1)
         for owner, group in groupby(numbered, key=lambda numbered: _owner(numbered[1])):
             if owners and owner not in owners:
                 continue
             rest = iter(group)
             line, first = next(rest)
-            whose = tenant or owner
-            if not whose:
+            target = tenant or owner
+            if not target:
                 raise ArchiveError(f"line {line} of {file} names no tenant; name one with --tenant")
             rows = chain([first], (row for _, row in rest))
-            taken = transfer.import_rows(archive, whose, rows, now=time.time(), line=line)
-            counts.setdefault(whose, Counter()).update(taken)
-    for whose, found in counts.items():
+            imported = transfer.import_rows(archive, target, rows, now=time.time(), line=line)
+            counts.setdefault(target, Counter()).update(imported)
+    for target, found in counts.items():
         if settings.as_json:
-            settings.tell({"tenant": whose, **found})
+            settings.print_json({"tenant": target, **found})
         else:
-            click.echo(f"{whose}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
-    strangers = [whose for whose in counts if tenant is None and whose not in known and _KEYED.fullmatch(whose)]
-    if strangers:
-        click.echo(_STRANGERS.format(", ".join(strangers), config.path), err=True)
+            click.echo(f"{target}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
+    unknown = [target for target in counts if tenant is None and target not in known and _KEYED.fullmatch(target)]
+    if unknown:
+        click.echo(_UNKNOWN_TENANTS.format(", ".join(unknown), config.path), err=True)
 
 
-def _counted(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+def _advancing(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
     """`rows`; `advance` is called with 1 after each."""
     for row in rows:
         yield row

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Group, Settings, settled
+from lantern_proxy.cli.frame import NAME, Group, Settings, with_settings
 
 if TYPE_CHECKING:
     from lantern_proxy.access_keys import Keyring, ProxyKey
@@ -21,7 +21,7 @@ def keys() -> None:
 
 
 @keys.command()
-@settled
+@with_settings
 @click.argument("name", type=NAME)
 @click.option("--tenant", type=NAME, help="Whose archive it opens; the NAME by default. Several keys may share one.")
 @click.option(
@@ -56,15 +56,15 @@ def add(settings: Settings, name: str, tenant: str | None, variables: tuple[str,
         upstream[provider] = source
     secret = _keyring(settings).add(name, tenant=tenant or name, upstream=upstream, now=time.time())
     if settings.as_json:
-        settings.tell({"name": name, "tenant": tenant or name, "upstream": upstream, "key": secret})
+        settings.print_json({"name": name, "tenant": tenant or name, "upstream": upstream, "key": secret})
     else:
         click.echo(secret)
-        way = "as its API key" if upstream else "in the header x-lantern-key, besides its provider's key"
-        click.echo(f"{name} sends this {way}; it is not shown again, and Lantern keeps its hash alone", err=True)
+        how = "as its API key" if upstream else "in the header x-lantern-key, besides its provider's key"
+        click.echo(f"{name} sends this {how}; it is not shown again, and Lantern keeps its hash alone", err=True)
 
 
 @keys.command("list")
-@settled
+@with_settings
 def list_keys(settings: Settings) -> None:
     """List all keys, without the keys.
 
@@ -77,7 +77,7 @@ def list_keys(settings: Settings) -> None:
     known = _keyring(settings).all()
     if settings.as_json:
         for key in known:
-            settings.tell(_shown(key))
+            settings.print_json(_as_json(key))
         return
     if not known:
         nobody = why_closed(settings.load())
@@ -92,7 +92,7 @@ def list_keys(settings: Settings) -> None:
 
 
 @keys.command()
-@settled
+@with_settings
 @click.argument("name", type=NAME)
 def revoke(settings: Settings, name: str) -> None:
     """Let the holder of key NAME in no more; a running proxy knows within a second. What it archived stays.
@@ -103,7 +103,7 @@ def revoke(settings: Settings, name: str) -> None:
     import time
 
     key = _keyring(settings).revoke(name, now=time.time())
-    settings.tell(_shown(key)) if settings.as_json else click.echo(f"{name} is revoked")
+    settings.print_json(_as_json(key)) if settings.as_json else click.echo(f"{name} is revoked")
 
 
 def _keyring(settings: Settings) -> "Keyring":
@@ -112,9 +112,9 @@ def _keyring(settings: Settings) -> "Keyring":
     return Keyring(keys_file(settings.load()))
 
 
-def _shown(key: "ProxyKey") -> dict[str, object]:
-    told = {"name": key.name, "tenant": key.tenant, "upstream": dict(key.upstream)}
-    return {**told, "created_at": key.created_at, "revoked_at": key.revoked_at or None}
+def _as_json(key: "ProxyKey") -> dict[str, object]:
+    row = {"name": key.name, "tenant": key.tenant, "upstream": dict(key.upstream)}
+    return {**row, "created_at": key.created_at, "revoked_at": key.revoked_at or None}
 
 
 def _variable(text: str) -> tuple[str, str]:

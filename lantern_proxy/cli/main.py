@@ -13,12 +13,12 @@ from pathlib import Path
 
 import click
 
-from lantern_proxy.cli.frame import FOLDER, Group, Settings, Terminal, settled
+from lantern_proxy.cli.frame import FOLDER, Group, Settings, Terminal, with_settings
 
 SHAPES = ("user-summary", "assistant-summary", "truncated", "system-summary", "continued", "last-six")
 """demo.SHAPES by name: `demo` is not imported for the help."""
 
-_ELSEWHERE = {
+_LAZY_COMMANDS = {
     "edit": "feedback.edit",
     "export": "file.export",
     "feedback": "feedback.feedback",
@@ -102,15 +102,17 @@ class Commands(Terminal):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group, commands in GROUPS.items():
             with formatter.section(group):
-                formatter.write_dl([(name.ljust(10), told) for name, told in commands.items()])  # one column for all
+                formatter.write_dl(
+                    [(name.ljust(10), description) for name, description in commands.items()]
+                )  # one column for all
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*self.commands, *_ELSEWHERE])
+        return sorted([*self.commands, *_LAZY_COMMANDS])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _ELSEWHERE:
+        if cmd_name not in _LAZY_COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, name = _ELSEWHERE[cmd_name].partition(".")
+        module, _, name = _LAZY_COMMANDS[cmd_name].partition(".")
         command: click.Command = getattr(import_module(f"lantern_proxy.cli.{module}"), name)
         return command
 
@@ -124,7 +126,7 @@ def cli() -> None:
     """
 
 
-_OWN = ("bm25", "judged", "proxy", "restore", "serve", "start")
+_BENCH_MODULES = ("bm25", "judged", "proxy", "restore", "serve", "start")
 """Benches in a module of their own."""
 
 
@@ -132,12 +134,12 @@ class Bench(Group):
     """Benchmarks, each imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*_OWN, "beam", "cascade", "ir", "locomo", "longmemeval", "routes"])
+        return sorted([*_BENCH_MODULES, "beam", "cascade", "ir", "locomo", "longmemeval", "routes"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        if cmd_name in _OWN:
+        if cmd_name in _BENCH_MODULES:
             command: click.Command = import_module(f"lantern_proxy.bench.{cmd_name}").command
             return command
         from lantern_proxy.cli import bench as cli_bench
@@ -179,7 +181,7 @@ def train() -> None:
 
 
 @cli.command()
-@settled
+@with_settings
 @click.option("--host", help="Address to listen on, instead of the configured one (127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port, instead of the configured one (8484).")
 @click.option("--workers", type=click.IntRange(1, 64), help="Processes, instead of as many as configured (1).")
@@ -195,7 +197,7 @@ def serve(settings: Settings, host: str | None, port: int | None, workers: int |
 
 
 @cli.command()
-@settled
+@with_settings
 @click.option(
     "--shape",
     type=click.Choice([*SHAPES, "all"]),
@@ -229,7 +231,7 @@ def demo(settings: Settings, shape: str, words: str, dense: bool, keep: Path | N
 
 
 @cli.command()
-@settled
+@with_settings
 @click.option("--watch", is_flag=True, help="Stay, and show it anew every two seconds until Ctrl-C.")
 def status(settings: Settings, watch: bool) -> None:
     """Show what is archived, for whom, what the proxy did in the last day, and whether it is running.
@@ -258,7 +260,7 @@ def completion(shell: str) -> None:
 
 
 @cli.command()
-@settled
+@with_settings
 @click.option("--offline", is_flag=True, help="Do not try to reach the upstreams.")
 @click.option("--deep", is_flag=True, help="Open the archive for writing and check its full-text index, too.")
 def doctor(settings: Settings, offline: bool, deep: bool) -> None:
@@ -272,7 +274,7 @@ def doctor(settings: Settings, offline: bool, deep: bool) -> None:
 
     findings = list(cli_doctor.examine(settings.config, settings.load(), offline=offline, deep=deep))
     for finding in findings:
-        settings.tell(finding) if settings.as_json else render.diagnosis(finding)
+        settings.print_json(finding) if settings.as_json else render.diagnosis(finding)
     sys.exit(any(finding.state == "bad" for finding in findings))
 
 

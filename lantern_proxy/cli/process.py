@@ -29,10 +29,13 @@ def before_imports() -> None:
     """Prepare for many imports: no garbage collection, and no modules that serving does not need. Call it first."""
     gc.disable()  # until all is imported: nothing of it is garbage
     sys.setswitchinterval(_SWITCH_S)
-    with _hidden("numpy", "pandas"), contextlib.suppress(ImportError):  # imported for values that are none of ours
+    with (
+        _blocked_imports("numpy", "pandas"),
+        contextlib.suppress(ImportError),
+    ):  # imported for values that are none of ours
         import_module("sqlite_utils.db")
         import_module("sqlite_vec")
-    _leave_out("uvicorn.main", "Server", "main", "run")  # its terminal brings supervisors and multiprocessing
+    _stub_module("uvicorn.main", "Server", "main", "run")  # its terminal brings supervisors and multiprocessing
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # httpx's terminal brings rich and pygments
     _set_malloc()
 
@@ -97,7 +100,7 @@ def claimed(archive: Path, url: str) -> Iterator[None]:
     whose history went to the other would not be detected. Continuing is right all the same: most clients stay with one
     of them.
     """
-    place = _claim(archive)
+    place = _claim_file(archive)
     try:
         import fcntl
 
@@ -128,18 +131,18 @@ def claimed(archive: Path, url: str) -> Iterator[None]:
 def served_at(archive: Path) -> str:
     """The URL that the server of this archive announced, "" if there is none. A killed server leaves it behind."""
     try:
-        _, url, *_ = _claim(archive).read_text("utf-8").splitlines()
+        _, url, *_ = _claim_file(archive).read_text("utf-8").splitlines()
     except (OSError, ValueError):
         return ""
     return url
 
 
-def _claim(archive: Path) -> Path:
+def _claim_file(archive: Path) -> Path:
     return Path(f"{archive}-serve")
 
 
 @contextlib.contextmanager
-def _hidden(*packages: str) -> Iterator[None]:
+def _blocked_imports(*packages: str) -> Iterator[None]:
     """Make imports of these modules fail; later ones work again."""
     hidden = [package for package in packages if package not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
@@ -150,7 +153,7 @@ def _hidden(*packages: str) -> Iterator[None]:
             del sys.modules[package]
 
 
-def _leave_out(module: str, *names: str) -> None:
+def _stub_module(module: str, *names: str) -> None:
     """Replace one of a package's own modules by an empty one."""
     package = module.partition(".")[0]
     if package not in sys.modules:

@@ -14,7 +14,7 @@ from lantern_proxy.embed import Embedder, ModelError
 from lantern_proxy.restore.scopes import large_scopes, make_snapshot
 from lantern_proxy.restore.vectors import embed_some
 
-_AT_ONCE = 64
+_BATCH = 64
 """Passages per commit: about 2 s of work, so that stopping loses little."""
 
 
@@ -28,16 +28,16 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
     """
     analysed = _index_words(archive, quiet=quiet)
     snapshots = make_snapshots(archive, config, quiet=quiet)
-    lacking = _lacking(archive, config)
-    if lacking and vectors:
-        raise ModelError(lacking)
-    embedded = 0 if lacking else _embed_all(archive, config, vectors=vectors, quiet=quiet)
+    reason = _why_no_vectors(archive, config)
+    if reason and vectors:
+        raise ModelError(reason)
+    embedded = 0 if reason else _embed_all(archive, config, vectors=vectors, quiet=quiet)
     return {
         "archive": archive.path,
         "model": archive.model,
         "analysed": analysed,
         "embedded": embedded,
-        "skipped": lacking,
+        "skipped": reason,
         "snapshots": snapshots,
     }
 
@@ -50,8 +50,8 @@ def _index_words(archive: Archive, *, quiet: bool) -> int:
         with counting("reading passages", quiet=quiet) as advance:
             return analyse(archive, chunk.reanalysed, advance)
     except KeyboardInterrupt:
-        told = "stopped in the middle: searches find what is indexed again; the same command goes on"
-        raise click.ClickException(told) from None
+        message = "stopped in the middle: searches find what is indexed again; the same command goes on"
+        raise click.ClickException(message) from None
 
 
 def make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:
@@ -64,7 +64,7 @@ def make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:
         return sum(make_snapshot(archive, key, advance) for key, _ in scopes)
 
 
-def _lacking(archive: Archive, config: Config) -> str:
+def _why_no_vectors(archive: Archive, config: Config) -> str:
     """Why vectors cannot be computed, or ""."""
     if not archive.vectors:
         return f"{'; '.join(archive.degraded)}; pip install pysqlite3 sqlite-vec"
@@ -82,7 +82,7 @@ def _embed_all(archive: Archive, config: Config, *, vectors: bool, quiet: bool) 
             raise ModelError(embedder.detail)
         if vectors:
             archive.drop_vectors()
-        while (new := embed_some(archive, embedder, _AT_ONCE)) is not None:
+        while (new := embed_some(archive, embedder, _BATCH)) is not None:
             done += new
             advance(new)
     return done

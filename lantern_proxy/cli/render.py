@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 _DATES = ("last seen", "last", "made", "revoked")
 """Columns of dates."""
-_MEANS = {
+_LOSSES = {
     "compacted": "the client put a summary in the place of",
     "window": "the client dropped",
     "cleared": "the client emptied",
@@ -44,7 +44,7 @@ def console(*, err: bool = False) -> Console:
     return _Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
 
 
-def asked(query: str) -> str:
+def user_question(query: str) -> str:
     """A request's question without what its client added, unless nothing would be left."""
     return spoken(query).strip() or query
 
@@ -88,7 +88,7 @@ def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
     owners = list(dict.fromkeys(owner for owner, _ in rows))
     for owner in owners:
         made = table("session", "last seen", "api", "messages", "passages", "title", numbers=("messages", "passages"))
-        for row in (row for whose, row in rows if whose == owner):
+        for row in (row for tenant, row in rows if tenant == owner):
             cells = [row.id, when(row.last_seen_at), row.api, f"{row.messages:,}", f"{row.passages:,}"]
             made.add_row(*(Text(clean(c)) for c in [*cells, short(row.title, 60)]))
         if len(owners) > 1:
@@ -174,32 +174,32 @@ def timeline(messages: Sequence["Filed"], requests: Sequence["RequestRow"], *, b
 
     brief: one line per message, without side calls
     """
-    marks = deque(sorted((r for r in requests if r.event in _MEANS or r.restored), key=lambda r: r.at))
+    marks = deque(sorted((r for r in requests if r.event in _LOSSES or r.restored), key=lambda r: r.at))
     shown = set[str]()
     called = {each: call.name for filed in messages for call in filed.message.calls for each in call.ids}
     for filed in messages:
         while marks and marks[0].at < filed.created_at:
-            _mark(marks.popleft(), shown)
+            _print_event(marks.popleft(), shown)
         if not brief:
             message(filed, called)
         elif not filed.side:
             _brief(filed)
     for rest in marks:
-        _mark(rest, shown)
+        _print_event(rest, shown)
 
 
 def _brief(filed: "Filed") -> None:
-    said = " ".join(item.text or f"[{item.kind} {item.name}]" for item in filed.message.items)
+    text = " ".join(item.text or f"[{item.kind} {item.name}]" for item in filed.message.items)
     line = Text(f"{filed.turn:>4}  {filed.message.role:<9} ", style="cyan")
-    line.append(short(said, 80), style="default")
+    line.append(short(text, 80), style="default")
     console().print(line, soft_wrap=True)
 
 
-def _mark(request: "RequestRow", shown: set[str]) -> None:
+def _print_event(request: "RequestRow", shown: set[str]) -> None:
     """One line for a loss; one for a restore, unless the same blocks were only replayed."""
     out = console()
-    if request.event in _MEANS:
-        what = f"{_MEANS[request.event]} {request.gone:,} messages ({request.lost:,} bytes)"
+    if request.event in _LOSSES:
+        what = f"{_LOSSES[request.event]} {request.gone:,} messages ({request.lost:,} bytes)"
         out.print(
             Text(f"---- {when(request.at)}  {request.event}: {what}  {request.id}", style="bold red"), soft_wrap=True
         )
@@ -207,7 +207,7 @@ def _mark(request: "RequestRow", shown: set[str]) -> None:
     if request.restored and riding not in shown:
         shown.add(riding)
         restored = f"{request.restored} passages put back, {request.chars:,} characters"
-        question = f", asked: {clean(short(asked(request.query), 60))}" if request.query else ""
+        question = f", asked: {clean(short(user_question(request.query), 60))}" if request.query else ""
         out.print(
             Text(f"++++ {when(request.at)}  {restored}{question}  {request.id}", style="bold green"), soft_wrap=True
         )
@@ -230,7 +230,7 @@ def counting(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
 
 
 @contextmanager
-def reaching(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def counting_to(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """The same for work that reports its position and its total."""
     with counting(what, quiet=quiet) as advance:
         reached = 0

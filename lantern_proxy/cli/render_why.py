@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from lantern_proxy.cli.render import asked, clean, console, counted, short, times, when
+from lantern_proxy.cli.render import clean, console, counted, short, times, user_question, when
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Why
@@ -14,44 +14,44 @@ if TYPE_CHECKING:
 _BLOCKS = {"loss": "what the compaction lost", "question": "what the question needs"}
 
 
-def why(told: "Why") -> None:
+def why(found: "Why") -> None:
     """Print what was restored into a past request, and why."""
-    out, request = console(), told.request
+    out, request = console(), found.request
     head = f"request {request.id}  {when(request.at)}  {request.event}  {request.model}"
     out.print(Text(clean(head), style="bold"), soft_wrap=True)
-    gone = f"  session {request.session}; {_lacks(request.gone)}"
+    gone = f"  session {request.session}; {_loss(request.gone)}"
     out.print(Text(clean(gone)), soft_wrap=True)
-    out.print(Text(f"  asked: {short(asked(request.query), 300)}"), soft_wrap=True)
+    out.print(Text(f"  asked: {short(user_question(request.query), 300)}"), soft_wrap=True)
     cost = f"{request.chars:,} characters, {request.ms:.1f} ms in Lantern"
     out.print(Text(f"  {counted(request.restored, 'passage')} in its blocks, {cost}"))
     for reason in request.degraded:
         out.print(Text(f"  degraded: {clean(reason)}", style="yellow"))
-    used = {mark.passage: mark for mark in told.marks}
-    _blocks([block.restored for block in told.blocks], told.passed, used)
-    if not told.blocks:
+    used = {mark.passage: mark for mark in found.marks}
+    _blocks([block.restored for block in found.blocks], found.passed, used)
+    if not found.blocks:
         replayed = request.restored and "; blocks of earlier requests rode along"
         out.print(Text(f"\nit brought no block of its own{replayed or ''}"))
 
 
-def preview(told: "Preview") -> None:
+def preview(found: "Preview") -> None:
     """Print what would be restored into a request."""
     out = console()
-    if not told.session:
+    if not found.session:
         out.print("this request fits no session of this tenant; nothing would be restored")
         return
-    seen = f"would be seen as {told.event} of session {told.session}; {_lacks(told.gone)}"
+    seen = f"would be seen as {found.event} of session {found.session}; {_loss(found.gone)}"
     out.print(Text(clean(seen), style="bold"), soft_wrap=True)
-    for note in told.notes:
+    for note in found.notes:
         out.print(Text(f"  degraded: {clean(note)}", style="yellow"))
-    _blocks(told.blocks, told.passed, {})
-    if not told.blocks:
+    _blocks(found.blocks, found.passed, {})
+    if not found.blocks:
         out.print("\nit would get no block")
-    for refused in told.refused:
+    for refused in found.refused:
         out.print(Text(f"  passage {refused['passage']} is kept out: {refused['why']}", style="yellow"))
         out.print(Text(f"       {short(refused['text'], 200)}"), soft_wrap=True)
 
 
-def _lacks(gone: int) -> str:
+def _loss(gone: int) -> str:
     if not gone:
         return "nothing of it was dropped since the request before"
     return f"{counted(gone, 'message')} of it {'is' if gone == 1 else 'are'} not in the request"
@@ -74,12 +74,12 @@ Places = Mapping[tuple[int, str], int]
 """(passage, signal) -> its rank in that signal among all shown passages, from 1."""
 
 
-def _places(told: Iterable["Placed | PassedOver"]) -> Places:
+def _places(shown: Iterable["Placed | PassedOver"]) -> Places:
     scores: dict[str, dict[int, float]] = {}
-    for one in told:
+    for one in shown:
         for signal, score in one.signals.items():
             scores.setdefault(signal, {})[one.passage.id] = score
-    ranked = {signal: sorted(held, key=held.__getitem__, reverse=True) for signal, held in scores.items()}
+    ranked = {signal: sorted(scored, key=scored.__getitem__, reverse=True) for signal, scored in scores.items()}
     return {(id_, signal): place for signal, ids in ranked.items() for place, id_ in enumerate(ids, start=1)}
 
 
@@ -93,7 +93,7 @@ def _block(
     )
     out.print(Text(f"{head}, {len(restored.text):,} characters, {restored.ms:.1f} ms", style="bold cyan"))
     for placed in restored.placed:
-        out.print(Text(f"  {placed.rank:>3}. {_evidence(placed, places)}; {_learned(placed)}"), soft_wrap=True)
+        out.print(Text(f"  {placed.rank:>3}. {_evidence(placed, places)}; {_usage(placed)}"), soft_wrap=True)
         out.print(Text(f"       {short(placed.text, 300)}"), soft_wrap=True)
         if restored.kind == "loss" and not placed.score:
             out.print(Text("       goes with another passage, or fills the room that was left"), soft_wrap=True)
@@ -129,6 +129,6 @@ def _evidence(one: "Placed | PassedOver", places: Places) -> str:
     return f"{origin}: score {one.score:.3g}" + (f" ({signals})" if signals else "")
 
 
-def _learned(placed: "Placed") -> str:
+def _usage(placed: "Placed") -> str:
     passage = placed.passage
     return f"confidence {passage.confidence:.2f}, success {passage.success:.2f}, restored {times(passage.accesses)}"

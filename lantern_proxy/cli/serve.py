@@ -55,7 +55,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     process.raise_limits()
     listener = process.listen(server.host, server.port, "--port or LANTERN_PORT")
     config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
-    _refuse_itself(config, listener.getsockname()[0])
+    _refuse_own_address(config, listener.getsockname()[0])
     url = _url(config, listener)
     banner = partial(_banner, config, url, as_json=as_json)
     with process.claimed(config.archive.path, url):
@@ -180,8 +180,8 @@ def _check_tls(server: ServerConfig) -> None:
                 raise OSError("it is no file")
             Path(file or os.devnull).read_bytes()
         except OSError as error:
-            told = f"is {file}, which cannot be read ({error.strerror or error}); name one that this user may read"
-            raise ConfigError(name, told) from None
+            problem = f"is {file}, which cannot be read ({error.strerror or error}); name one that this user may read"
+            raise ConfigError(name, problem) from None
     if not server.tls_cert:
         return
     import ssl
@@ -191,11 +191,11 @@ def _check_tls(server: ServerConfig) -> None:
         context.load_cert_chain(server.tls_cert, server.tls_key or None, password=lambda: "")
     except ssl.SSLError as error:
         pair = f"is {server.tls_cert}, which cannot be used with the key in {server.tls_key or 'it'} ({error.strerror})"
-        told = "use PEM files of a certificate and of its own private key, without a passphrase"
-        raise ConfigError("server.tls_cert", f"{pair}; {told}") from None
+        problem = "use PEM files of a certificate and of its own private key, without a passphrase"
+        raise ConfigError("server.tls_cert", f"{pair}; {problem}") from None
 
 
-def _refuse_itself(config: Config, address: str) -> None:
+def _refuse_own_address(config: Config, address: str) -> None:
     """ConfigError if an upstream is this very server: a request would loop until no connection is left.
 
     address: where it listens, in one family of addresses: on :: not at 127.0.0.1
@@ -218,20 +218,21 @@ def _refuse_itself(config: Config, address: str) -> None:
 def _warn_of_rerankers(config: Config) -> None:
     """Rerankers are loaded at the first question; warn about a misspelt name now."""
     light, evidence = config.rerank.light, config.rerank.evidence
-    told = "rerank.%s is %s, and there is no such %s; questions keep the usual order"
+    message = "rerank.%s is %s, and there is no such %s; questions keep the usual order"
     if light not in ("", "shipped") and not Path(light).expanduser().is_file():
-        log.warning(told, "light", light, "file")
+        log.warning(message, "light", light, "file")
     if evidence and not Path(evidence).expanduser().is_dir():  # of a folder, whose weights would be read, it finds one
         from lantern_proxy.rerank.evidence import source_of
 
         if not source_of(evidence, config.embed.cache_dir):
-            log.warning(told, "evidence", evidence, "folder")
+            log.warning(message, "evidence", evidence, "folder")
 
 
 def _warn_of_keys(config: Config) -> None:
-    """Whose requests are refused until what their keys are mapped to is there. The banner says where that is all."""
-    for told in missing_upstream_keys(config, ("env", "file")):
-        log.warning("%s; until then it lets nobody in", told)
+    """Warn about keys whose requests are refused until what they are mapped to exists. The banner says if none
+    works."""
+    for problem in missing_upstream_keys(config, ("env", "file")):
+        log.warning("%s; until then it lets nobody in", problem)
 
 
 def _check_trust(config: Config) -> None:
@@ -246,8 +247,8 @@ def _check_trust(config: Config) -> None:
     try:
         tls_context()
     except ConnectError as error:
-        variable, told = str(error).split(" ", 1)
-        raise ConfigError(variable, told) from None
+        variable, problem = str(error).split(" ", 1)
+        raise ConfigError(variable, problem) from None
 
 
 def _url(config: Config, listener: socket.socket) -> str:
@@ -269,7 +270,7 @@ def _banner(config: Config, url: str, *, as_json: bool) -> None:
             f"  archive   {archive}\n"
             f"  upstream  {config.upstream.openai}  {config.upstream.anthropic}\n"
             f"  embedder  {_embedder(config)}\n"
-            f"{_locked(config)}"
+            f"{_keys_warning(config)}"
             f"  page      {url}/lantern/ui\n\n"
             f"  export OPENAI_BASE_URL={url}/v1\n"
             f"  export ANTHROPIC_BASE_URL={url}\n\n"
@@ -284,10 +285,10 @@ def _open_to(config: Config) -> str:
     return f" (server.host is {host}: other machines reach it, too)" if reachable_from_elsewhere(host) else ""
 
 
-def _locked(config: Config) -> str:
+def _keys_warning(config: Config) -> str:
     """A line for the case that keys are required and nobody has one."""
-    told = "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"
-    return told if why_closed(config) else ""
+    line = "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"
+    return line if why_closed(config) else ""
 
 
 def _embedder(config: Config) -> str:
@@ -312,10 +313,10 @@ def log_to_stderr(config: Config) -> None:
     logging.basicConfig(level="ERROR" if level == "ERROR" else "WARNING", handlers=[handler], force=True)
     for ours in ("lantern", "lantern_proxy"):
         logging.getLogger(ours).setLevel(level)
-    logging.getLogger("uvicorn.error").addFilter(_in_our_words)
+    logging.getLogger("uvicorn.error").addFilter(_rephrase)
 
 
-def _in_our_words(record: logging.LogRecord) -> bool:
+def _rephrase(record: logging.LogRecord) -> bool:
     """Should the record be logged? Not a failed start, since the command ends with its reason."""
     if str(record.msg).startswith("Cancel %s running task"):
         record.msg = "answers that went on for server.drain_s after the stop are cut off, and archived so far: %s"

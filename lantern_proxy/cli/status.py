@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 _DAY_S = 86_400.0
 _EVERY_S = 2.0
-_KEPT = ("sessions", "messages", "passages")
+_TENANT_COUNTS = ("sessions", "messages", "passages")
 _HALF_INDEXED = (
     "search: the full-text index is not whole; a `lantern reindex` is at it, or goes on when it is run again, "
     "as a running proxy does by itself"
 )
-_DONE = ("requests", "losses", "restores")
+_DAY_COUNTS = ("requests", "losses", "restores")
 
 
 def run(settings: Settings, *, watch: bool) -> None:
@@ -30,13 +30,13 @@ def run(settings: Settings, *, watch: bool) -> None:
     out = console()
     try:
         if watch and out.is_terminal and not settings.as_json:
-            with Live(_shown(_gather(settings)), console=out, auto_refresh=False) as live:
+            with Live(_rendered(_status(settings)), console=out, auto_refresh=False) as live:
                 while True:
                     time.sleep(_EVERY_S)
-                    live.update(_shown(_gather(settings)), refresh=True)
+                    live.update(_rendered(_status(settings)), refresh=True)
         while True:
-            told = _gather(settings)
-            settings.tell(told) if settings.as_json else out.print(_shown(told), soft_wrap=True)
+            current = _status(settings)
+            settings.print_json(current) if settings.as_json else out.print(_rendered(current), soft_wrap=True)
             if not watch:
                 return
             time.sleep(_EVERY_S)
@@ -44,7 +44,7 @@ def run(settings: Settings, *, watch: bool) -> None:
         return
 
 
-def _gather(settings: Settings) -> dict[str, Any]:
+def _status(settings: Settings) -> dict[str, Any]:
     health = doctor.health(settings.load())
     from lantern_proxy.archive.file import size_bytes
 
@@ -72,24 +72,26 @@ def _day(archive: "Archive") -> dict[str, dict[str, Any]]:
     return found
 
 
-def _shown(told: Mapping[str, Any]) -> RenderableType:
-    size = f"{told['size_bytes'] / 1e6:,.1f} MB, version {told['version']}"
-    health, vectors = told["proxy"], told["vectors"]
+def _rendered(current: Mapping[str, Any]) -> RenderableType:
+    size = f"{current['size_bytes'] / 1e6:,.1f} MB, version {current['version']}"
+    health, vectors = current["proxy"], current["vectors"]
     lines: list[RenderableType] = [
-        Text(f"archive  {told['archive']} ({size})"),
+        Text(f"archive  {current['archive']} ({size})"),
         Text("proxy    " + (f"running at {health['url']}: {health['status']}" if health else "not running")),
         Text(f"vectors  {vectors[0] if vectors else 'none yet'}"),
-        *(Text(f"lacking  {lacking}", style="yellow") for lacking in told["degraded"]),
+        *(Text(f"lacking  {problem}", style="yellow") for problem in current["degraded"]),
     ]
-    if not told["tenants"]:
+    if not current["tenants"]:
         return Group(*lines, Text("nothing is archived yet: point a client at the proxy"))
-    kept = table("tenant", *_KEPT, "last seen", numbers=_KEPT)
-    done = table("in the last 24 hours", *_DONE, "ms p95", numbers=(*_DONE, "ms p95"))  # beside the rest: too wide
-    for each in told["tenants"]:
-        day, name = told["day"][each.id], clean(each.id)
+    kept = table("tenant", *_TENANT_COUNTS, "last seen", numbers=_TENANT_COUNTS)
+    done = table(
+        "in the last 24 hours", *_DAY_COUNTS, "ms p95", numbers=(*_DAY_COUNTS, "ms p95")
+    )  # beside the rest: too wide
+    for each in current["tenants"]:
+        day, name = current["day"][each.id], clean(each.id)
         seen = when(each.last_at) if each.last_at else "never"
-        kept.add_row(Text(name), *(f"{getattr(each, count):,}" for count in _KEPT), seen)
-        done.add_row(Text(name), *(f"{day[count]:,}" for count in _DONE), f"{day['ms_p95']:.1f}")
+        kept.add_row(Text(name), *(f"{getattr(each, count):,}" for count in _TENANT_COUNTS), seen)
+        done.add_row(Text(name), *(f"{day[count]:,}" for count in _DAY_COUNTS), f"{day['ms_p95']:.1f}")
         lines += [
             Text(f"degraded {clean(reason)}: {counted(count, 'request')} today, {name}", style="yellow")
             for reason, count in day["degraded"].items()

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Number, Place, Settings, configured
-from lantern_proxy.cli.render import counting, reaching
+from lantern_proxy.cli.frame import NEW_FILE, Number, Place, Settings, with_config
+from lantern_proxy.cli.render import counting, counting_to
 
 if TYPE_CHECKING:
     from lantern_proxy.bench.datasets import Conversation
-    from lantern_proxy.rerank.train import Outcome
+    from lantern_proxy.bench.pipelines_light import TrainingData
+    from lantern_proxy.rerank.train import Example, Outcome
+    from lantern_proxy.rerank.train import Settings as Training
 
 _FORMATS = "labelled conversations as JSON lines (.jsonl), LoCoMo's or LongMemEval's JSON file, or BEAM's folder"
 
@@ -25,7 +27,7 @@ conversations = click.option(
 
 
 @click.command("reranker")
-@configured
+@with_config
 @conversations
 @click.option("--out", type=NEW_FILE, help="File for the model; none: only measure.")
 def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
@@ -37,47 +39,54 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
     \b
     Example: lantern train reranker --data labelled.jsonl --out reranker.npz
     """
-    import numpy as np
-
     from lantern_proxy.bench import pipelines_light as light
     from lantern_proxy.bench.resources import Resources
     from lantern_proxy.rerank.light import save
 
     try:
-        found = read_all(data)
-        if len(found) < 2:
+        known = read_all(data)
+        if len(known) < 2:
             raise ValueError("one conversation is not enough: what was learned is measured on others; give two or more")
         with Resources(settings.load()) as resources:
-            asked = sum(len(c.questions) for c in found) * len(light.embedders(resources))
-            with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
-                lesson = light.lesson(resources, found, advance, without=frozenset())
-        chosen = lesson.better(lesson.every)
+            total = sum(len(c.questions) for c in known) * len(light.embedders(resources))
+            with counting("ranking the candidates", total, quiet=settings.as_json) as advance:
+                training = light.training_data(resources, known, advance, without=frozenset())
+        chosen = training.best(training.all_parts)
         parts = chosen.parts
         if len(parts) < 2:
-            raise ValueError(f"{len(parts)} of {len(found)} conversations have questions to learn from; two must")
-        runs = []
-        with counting("learning", len(parts), quiet=settings.as_json) as advance:
-            for run in light.cross_validated(lesson):
-                runs.append(run)
-                advance(1)
-        told = light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
-        row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **told}
-        row |= {"helps": _helps(told), "adapted": chosen.embed.adapted}
+            raise ValueError(f"{len(parts)} of {len(known)} conversations have questions to learn from; two must")
+        comparison = _cross_validated(training, quiet=settings.as_json)
+        row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **comparison}
+        row |= {"helps": _helps(comparison), "adapted": chosen.embed.adapted}
         row["reindex"] = chosen.embed.adapted != resources.config.embed.adapted
         if out is not None:
-            save(chosen.learn(lesson.every), out, row)
+            save(chosen.train(training.all_parts), out, row)
             row["out"] = str(out)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    settings.tell(row) if settings.as_json else click.echo(_text(row))
+    settings.print_json(row) if settings.as_json else click.echo(_summary(row))
 
 
-def _helps(told: Mapping[str, Mapping[str, Any]]) -> bool:
+def _cross_validated(data: "TrainingData", *, quiet: bool) -> dict[str, dict[str, Any]]:
+    """Each measure before and after, on conversations that the model of their fold has not seen."""
+    import numpy as np
+
+    from lantern_proxy.bench import pipelines_light as light
+
+    runs = []
+    with counting("learning", len(data.all_parts), quiet=quiet) as advance:
+        for run in light.cross_validated(data):
+            runs.append(run)
+            advance(1)
+    return light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
+
+
+def _helps(comparison: Mapping[str, Mapping[str, Any]]) -> bool:
     """Is the first good hit ranked higher, by more than chance?"""
-    return bool(told["mrr"]["ci"][0] > 0)
+    return bool(comparison["mrr"]["ci"][0] > 0)
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def _summary(row: Mapping[str, Any]) -> str:
     lines = [f"{row['n']} questions of {row['conversations']} conversations, each measured unseen:"]
     for name in ("mrr", "hit@1", "recall@10"):
         found = row[name]
@@ -136,7 +145,7 @@ def _read(path: Path) -> "list[Conversation]":
 
 
 @click.command("evidence-reranker")
-@configured
+@with_config
 @conversations
 @click.option("--out", type=Place(file_okay=False, writable=True), required=True, help="Folder for the model.")
 @click.option(
@@ -202,49 +211,55 @@ def evidence_reranker(
     from lantern_proxy.bench.resources import Resources
     from lantern_proxy.rerank.train import (
         ARMS,
-        Stopped,
         ablated,
         evaluate,
         refuse_unknown,
         scorer,
-        train,
         with_teacher_scores,
     )
     from lantern_proxy.rerank.train import Settings as Training
 
     try:
-        learn, test = _split(read_all(data), held_out, seed)
+        train_set, test_set = _split(read_all(data), held_out, seed)
         out.mkdir(parents=True, exist_ok=True)  # and the models: before hours are spent
         refuse_unknown(evidence.base_of(base))
         if teacher:
             refuse_unknown(teacher, teacher=True)
         with Resources(settings.load()) as resources:
             first = Default(resources)
-            asked = sum(len(c.questions) for c in learn + test)
-            with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
-                seen, _ = evidence.examples(learn, first, advance)
-                unseen, golds = evidence.examples(test, first, advance)
+            total = sum(len(c.questions) for c in train_set + test_set)
+            with counting("ranking the candidates", total, quiet=settings.as_json) as advance:
+                train_examples, _ = evidence.examples(train_set, first, advance)
+                test_examples, golds = evidence.examples(test_set, first, advance)
         if teacher:
-            with reaching("asking the teacher", quiet=settings.as_json) as progress:
-                seen = with_teacher_scores(seen, teacher, progress)
+            with counting_to("asking the teacher", quiet=settings.as_json) as progress:
+                train_examples = with_teacher_scores(train_examples, teacher, progress)
         how = Training(
             evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed, teacher_weight=teacher_weight
         )
-        try:
-            with reaching("training", quiet=settings.as_json) as progress:
-                model = train(seen, how, progress)
-        except Stopped as stopped:
-            stopped.model.save_pretrained(str(out))
-            raise click.ClickException(f"stopped; what was learned by then is in {out}, and was not measured") from None
-        model.save_pretrained(str(out))
+        model = _train(train_examples, how, out, quiet=settings.as_json)
         for arm in ARMS if arms else ARMS[:1]:
-            found = evaluate(ablated(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
-            row = {"arm": arm, "n": len(unseen), "held_out": [c.id for c in test]} | _gains(found)
-            settings.tell(row) if settings.as_json else click.echo(_line(row))
+            found = evaluate(ablated(test_examples, arm, seed), golds, scorer(model), evidence.prior_of(model))
+            row = {"arm": arm, "n": len(test_examples), "held_out": [c.id for c in test_set]} | _gains(found)
+            settings.print_json(row) if settings.as_json else click.echo(_line(row))
     except (DataError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     if not settings.as_json:
         click.echo(f"written to {out}; to use it, set rerank.evidence: {out}")
+
+
+def _train(examples: "Sequence[Example]", how: "Training", out: Path, *, quiet: bool) -> Any:
+    """The trained model, saved in `out`; so is what was learned when ctrl-C stops it, with a ClickException."""
+    from lantern_proxy.rerank.train import Stopped, train
+
+    try:
+        with counting_to("training", quiet=quiet) as progress:
+            model = train(examples, how, progress)
+    except Stopped as stopped:
+        stopped.model.save_pretrained(str(out))
+        raise click.ClickException(f"stopped; what was learned by then is in {out}, and was not measured") from None
+    model.save_pretrained(str(out))
+    return model
 
 
 COMMANDS: Mapping[str, click.Command] = {"evidence-reranker": evidence_reranker, "reranker": reranker}

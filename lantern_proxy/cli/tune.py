@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import FILE, NEW_FILE, Settings, embedding, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import FILE, NEW_FILE, Settings, embedding, tenant_option, tenants, with_settings
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from lantern_proxy.tune import Labelled, Validated
     from lantern_proxy.tune_label import Label
 
-_PLACES = 5
+_MOST_PLACES = 5
 """Most skipped questions that are listed."""
 
 
 @click.command("tune")
-@settled
+@with_settings
 @tenant_option
 @click.option("--data", type=FILE, help="Labelled questions, one a line.")
 @click.option("--output", type=NEW_FILE, help="Write the settings there.")
@@ -45,21 +45,23 @@ def command(settings: Settings, tenant: str | None, data: Path | None, output: P
             embedder = started if started and started.wait() else None
             if started and embedder is None:
                 click.echo(f"the embedder is not there: {started.detail}", err=True)
-            own = _one(archive, tenant)
+            own = _only_tenant(archive, tenant)
             labels = [*(tune_label.read(data) if data else ()), *tune_label.of_feedback(archive, own)]
             found = _measured(archive, own, labels, config, embedder, quiet=settings.as_json)
         start = tune_label.start(config)
         with counting("fitting", tune.FOLDS + 1, quiet=settings.as_json) as advance:
-            told = tune.validate(found, start, advance)
+            validated = tune.validate(found, start, advance)
             fitted = tune.fragment(tune.fit(found, start), config.retrieval.router)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    useful = told.helps or force
+    useful = validated.helps or force
     if output is not None and useful:
         output.write_text(_yaml(fitted), "utf-8")
-    row = asdict(told) | {"labels": len(labels), "helps": told.helps, "settings": fitted if useful else None}
+    row = asdict(validated) | {"labels": len(labels), "helps": validated.helps, "settings": fitted if useful else None}
     row["vectors"] = vectors = any(map(tune.has_dense, found))
-    settings.tell(row) if settings.as_json else _show(told, len(labels), fitted if useful else None, output, vectors)
+    settings.print_json(row) if settings.as_json else _show(
+        validated, len(labels), fitted if useful else None, output, vectors
+    )
     if not useful:
         raise SystemExit(1)
 
@@ -70,7 +72,7 @@ def _yaml(part: dict[str, Any]) -> str:
     return str(yaml.safe_dump(part, sort_keys=False))
 
 
-def _one(archive: "Archive", tenant: str | None) -> str:
+def _only_tenant(archive: "Archive", tenant: str | None) -> str:
     """The tenant whose questions these are."""
     found = [each.tenant for each in tenants(archive, tenant)]
     if not found:
@@ -98,22 +100,24 @@ def _measured(
             found.append(each) if each is not None else left.append(label.place)
             advance(1)
     if left:
-        places = "; ".join(left[:_PLACES]) + (" ..." if len(left) > _PLACES else "")
+        places = "; ".join(left[:_MOST_PLACES]) + (" ..." if len(left) > _MOST_PLACES else "")
         why = "no passage has what is relevant, or their question asks for nothing"
         click.echo(f"{len(left)} of {len(labels)} labelled questions are left out, since {why}: {places}", err=True)
     return found
 
 
-def _show(told: "Validated", labels: int, fitted: dict[str, Any] | None, output: Path | None, vectors: bool) -> None:
-    difference, low, high, p = told.gain
+def _show(
+    validated: "Validated", labels: int, fitted: dict[str, Any] | None, output: Path | None, vectors: bool
+) -> None:
+    difference, low, high, p = validated.gain
     click.echo(
-        f"{told.n} of {labels} labelled questions, {told.folds} folds; quality on unseen ones {told.before:.3f} -> "
-        f"{told.after:.3f} ({difference:+.3f}, {low:+.3f} to {high:+.3f}, p {p:.4f})"
+        f"{validated.n} of {labels} labelled questions, {validated.folds} folds; quality on unseen ones "
+        f"{validated.before:.3f} -> {validated.after:.3f} ({difference:+.3f}, {low:+.3f} to {high:+.3f}, p {p:.4f})"
     )
     if vectors:
         click.echo(
-            f"vectors are skipped for {told.skipped:.0%} of them ({told.skipped_before:.0%} before); skipping changes "
-            f"quality by {told.cost[0]:+.3f}"
+            f"vectors are skipped for {validated.skipped:.0%} of them ({validated.skipped_before:.0%} before); "
+            f"skipping changes quality by {validated.cost[0]:+.3f}"
         )
     else:
         click.echo("measured without vectors: retrieval.tau, and how much vectors count, stay as they are")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Settings, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NAME, Settings, json_value, tenant_option, tenants, with_settings
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import TenantArchive
@@ -15,7 +15,7 @@ _WARM_S = 30.0
 
 
 @click.command()
-@settled
+@with_settings
 @tenant_option
 @click.argument("request", type=NAME, default="last")
 @click.option(
@@ -50,28 +50,28 @@ def why(
     if project is not None and (session or (file is None and request != "last")):
         raise click.UsageError("--project says where to look for `last`, or for the session of --dry-run; leave it out")
     if file is not None:
-        would = _dry_run(settings, file.read(), tenant, project or "", session)
-        settings.tell(plain(would)) if settings.as_json else render_why.preview(would)
+        preview = _dry_run(settings, file.read(), tenant, project or "", session)
+        settings.print_json(json_value(preview)) if settings.as_json else render_why.preview(preview)
         return
     with settings.open() as archive:
         owners = tenants(archive, tenant)
         if request == "last":
             request = newest_restored(owners, project)
-        found = next((told for owner in owners if (told := owner.why(request))), None)
+        found = next((explained for owner in owners if (explained := owner.why(request))), None)
     if found is None:
         raise click.ClickException(
             f"request {request} is not in the archive; x-lantern-request of an answer has its id"
         )
-    settings.tell(found) if settings.as_json else render_why.why(found)
+    settings.print_json(found) if settings.as_json else render_why.why(found)
 
 
 def newest_restored(owners: list["TenantArchive"], project: str | None) -> str:
     """The newest request, of a project if one is named, with a block of its own."""
     latest = [found for owner in owners if (found := owner.last_restored(project))]
     if not latest:
-        whose = f" of {owners[0].tenant}" if len(owners) == 1 else ""
-        whose += f" in project {project}" if project else ""
-        raise click.ClickException(f"no request{whose} got a block yet; `lantern why ID` explains any request")
+        of_whom = f" of {owners[0].tenant}" if len(owners) == 1 else ""
+        of_whom += f" in project {project}" if project else ""
+        raise click.ClickException(f"no request{of_whom} got a block yet; `lantern why ID` explains any request")
     return max(latest, key=lambda found: found[1])[0]
 
 
@@ -84,31 +84,34 @@ def _dry_run(settings: Settings, body: bytes, tenant: str | None, project: str, 
 
     with settings.open() as archive:
         owners = tenants(archive, tenant)
-        held = [(owner, row) for owner in owners if session and (row := owner.session(session))]
-        if session and not held:
+        with_session = [(owner, row) for owner in owners if session and (row := owner.session(session))]
+        if session and not with_session:
             raise click.ClickException(f"session {session} is not in {archive.path}; `lantern sessions` lists them")
-        asked = [(owner.tenant, row.project) for owner, row in held] or [(owner.tenant, project) for owner in owners]
-    if not asked:
+        projects = [(owner.tenant, row.project) for owner, row in with_session] or [
+            (owner.tenant, project) for owner in owners
+        ]
+    if not projects:
         raise click.ClickException(f"nothing is archived in {archive.path}; there is nothing that could come back")
     try:
-        found = asyncio.run(_ask(settings.load(), body, asked, session or ""))
+        found = asyncio.run(_previews(settings.load(), body, projects, session or ""))
     except ValueError as error:
         raise click.ClickException(f"this is no request: {error}") from None
-    return _meant(found)
+    return _best_fit(found)
 
 
-def _meant(found: "list[Preview]") -> "Preview":
+def _best_fit(found: "list[Preview]") -> "Preview":
     """The session that the request continues; of several the one of which it lacks most, which is reported."""
-    fitting = sorted((told for told in found if told.session), key=lambda told: -told.gone)
+    fitting = sorted((each for each in found if each.session), key=lambda each: -each.gone)
     if len(fitting) > 1:
-        others = ", ".join(told.tenant for told in fitting[1:])
+        other_tenants = ", ".join(each.tenant for each in fitting[1:])
         click.echo(
-            f"taken as a request of tenant {fitting[0].tenant}; it fits {others}, too: --tenant says whose", err=True
+            f"taken as a request of tenant {fitting[0].tenant}; it fits {other_tenants}, too: --tenant says whose",
+            err=True,
         )
     return (fitting or found)[0]
 
 
-async def _ask(config: Any, body: bytes, tenants: list[tuple[str, str]], session: str) -> "list[Preview]":
+async def _previews(config: Any, body: bytes, tenants: list[tuple[str, str]], session: str) -> "list[Preview]":
     import asyncio
 
     from lantern_proxy.proxy import Proxy

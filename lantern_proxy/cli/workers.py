@@ -26,11 +26,11 @@ from lantern_proxy.config.check import ConfigError
 
 log = logging.getLogger("lantern.serve")
 
-_PATIENCE = 5
+_MOST_FAILURES = 5
 """How often in a row a worker may end before it serves, until the parent gives up."""
-_LATEST_S = 5.0
+_MOST_DELAY_S = 5.0
 """Longest delay in seconds before a worker is restarted."""
-_LONGER_S = 15.0
+_WRITE_S = 15.0
 """Seconds after server.drain_s in which a worker writes what is pending; then it is killed."""
 
 
@@ -58,7 +58,7 @@ def supervise(config: Config, listener: socket.socket, banner: Callable[[], None
         theirs, ours = context.Pipe()
         place = WorkerPlace(number, ports, secret)
         arguments = (config, listener, inner[number], place, theirs)
-        process = context.Process(target=_work, args=arguments, name=f"lantern-worker-{number}")
+        process = context.Process(target=_run_worker, args=arguments, name=f"lantern-worker-{number}")
         process.start()
         theirs.close()
         return _Worker(number, inner[number], process, ours, failures)
@@ -71,10 +71,12 @@ def supervise(config: Config, listener: socket.socket, banner: Callable[[], None
     except KeyboardInterrupt:
         sys.exit(0)
     finally:
-        _end(workers, config.server.drain_s + _LONGER_S)
+        _stop_all(workers, config.server.drain_s + _WRITE_S)
 
 
-def _work(config: Config, listener: socket.socket, inner: socket.socket, place: WorkerPlace, link: Connection) -> None:
+def _run_worker(
+    config: Config, listener: socket.socket, inner: socket.socket, place: WorkerPlace, link: Connection
+) -> None:
     """A worker's whole life."""
     from lantern_proxy.cli import serve
 
@@ -95,19 +97,19 @@ def _watch(workers: list[_Worker], start: Callable[[int, int], _Worker]) -> None
             if worker.process.is_alive():
                 continue
             worker.process.join()
-            failures = 0 if worker.link.poll() and _said(worker.link) else worker.failures + 1
+            failures = 0 if worker.link.poll() and _has_served(worker.link) else worker.failures + 1
             worker.link.close()
-            how = _how(worker.process.exitcode or 0)
-            if failures >= _PATIENCE:
+            how = _describe_exit(worker.process.exitcode or 0)
+            if failures >= _MOST_FAILURES:
                 raise click.ClickException(
                     f"worker {worker.number} {how} whenever it is started; see its message above"
                 )
             log.warning("worker %d (process %d) %s; it is started again", worker.number, worker.process.pid, how)
-            time.sleep(min(_LATEST_S, 0.1 * (2**failures - 1)))
+            time.sleep(min(_MOST_DELAY_S, 0.1 * (2**failures - 1)))
             workers[at] = start(worker.number, failures)
 
 
-def _said(link: Connection) -> bool:
+def _has_served(link: Connection) -> bool:
     """Did a worker that has ended report that it served?"""
     try:
         return bool(link.recv_bytes())
@@ -115,11 +117,11 @@ def _said(link: Connection) -> bool:
         return False
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
-def _end(workers: list[_Worker], within_s: float) -> None:
+def _stop_all(workers: list[_Worker], within_s: float) -> None:
     """Let all workers drain and write at the same time; also if the parent dies, since that closes its end of each
     pipe."""
     until = time.monotonic() + within_s

@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 _REF = "#/components/schemas/{name}"
 _TEXT: Schema = {"type": "string"}
 _TENANT = {"tenant": _TEXT}
-_SAID: Schema = {
+_MESSAGE: Schema = {
     "type": "object",
     "properties": {
         "position": {"type": "integer"}, "turn": {"type": "integer"}, "role": _TEXT, "text": _TEXT,
@@ -22,7 +22,7 @@ _SAID: Schema = {
 }  # fmt: skip
 
 
-def _many(kind: type) -> Schema:
+def _list_of(kind: type) -> Schema:
     return {"type": "array", "items": {"$ref": _REF.format(name=kind.__name__)}}
 
 
@@ -41,14 +41,15 @@ ANSWERS = {
     "/api/overview": Answer((Overview,), listed=True, more=_TENANT),
     "/api/sessions": Answer((SessionRow, Counts), listed=True, more=_TENANT),
     "/api/sessions/{session}": Answer(
-        (SessionRow,), more=_TENANT | {"messages": {"type": "array", "items": _SAID}, "requests": _many(RequestRow)}
+        (SessionRow,),
+        more=_TENANT | {"messages": {"type": "array", "items": _MESSAGE}, "requests": _list_of(RequestRow)},
     ),
     "/api/sessions/{session}/timeline": Answer((SessionRow, Counts, Timeline), more=_TENANT),
     "/api/sessions/{session}/messages": Answer((Shown,), listed=True),
     "/api/search": Answer((Hit,), listed=True, more=_TENANT),
     "/api/requests": Answer((RequestRow,), listed=True, more=_TENANT),
     "/api/requests/{request}": Answer((Why,), more=_TENANT),
-    "/api/passages/{passage}": Answer((Passage,), more=_TENANT | {"history": _many(Edit)}),
+    "/api/passages/{passage}": Answer((Passage,), more=_TENANT | {"history": _list_of(Edit)}),
     "/api/marks": Answer((Marked,), listed=True, more=_TENANT),
     "/api/feedback": _PASSAGE,
     "/api/pin": _PASSAGE,

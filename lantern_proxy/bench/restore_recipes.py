@@ -1,7 +1,7 @@
 """Compacted chats in a real archive, and what each recipe restores into the request that follows.
 
-with stage(cuts, folder, config, dense=True, advance=bar) as played:
-    played.restored(cut, "default", question="Which port?", budget_chars=6_000) -> Given
+with archived_chats(cuts, folder, config, dense=True, advance=bar) as archived:
+    archived.restored(cut, "default", question="Which port?", budget_chars=6_000) -> RestoredText
 """
 
 import time
@@ -15,7 +15,7 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import query_terms
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.bench.pipelines import Advance
-from lantern_proxy.bench.restore_chats import Compacted, Said
+from lantern_proxy.bench.restore_chats import ChatMessage, Compacted
 from lantern_proxy.bench.restore_score import flat
 from lantern_proxy.chunk import passages, turn_passage
 from lantern_proxy.config import Config, EmbedConfig
@@ -29,12 +29,12 @@ from lantern_proxy.turn import Filed, Passage, Placed, canonical, item, message
 Recipe = Literal["default", "trained", "lantern", "newest", "dense", "fts5", "memgpt"]
 RECIPES: tuple[Recipe, ...] = ("default", "trained", "lantern", "newest", "dense", "fts5", "memgpt")
 """trained: the default with a light reranker that was not trained on the chat."""
-OWN: tuple[Recipe, ...] = ("default", "trained", "lantern")
+PRODUCT_RECIPES: tuple[Recipe, ...] = ("default", "trained", "lantern")
 """The product's Restorer."""
-BATCH = 64
+EMBED_BATCH = 64
 HISTORY_CHARS = 400_000
 """Most characters of a history in the call, its newest part: about 100,000 tokens."""
-_TASK = (
+_NOTES_PROMPT = (
     "The older part of a conversation is about to be dropped from the prompt, and cannot be read again. Write down "
     "what must be kept to answer later questions about it: facts, names, numbers, dates, paths, commands, errors, "
     "decisions and preferences, in the speakers' own words where they matter. One short note a line, most important "
@@ -43,7 +43,7 @@ _TASK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RestoredText:
     """The result of a restore. texts: the restored text of each passage."""
 
     text: str
@@ -52,11 +52,11 @@ class Given:
     placed: tuple[Placed, ...] = ()
 
 
-NOTHING = Given("", (), 0.0)
+NOTHING_RESTORED = RestoredText("", (), 0.0)
 
 
 @dataclass
-class Stage:
+class ArchivedChats:
     """An archive with the lost and kept turns of some chats, each the only session of a tenant."""
 
     archive: Archive
@@ -70,59 +70,63 @@ class Stage:
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def restored(
-        self, cut: Compacted, recipe: Recipe, question: str, budget_chars: int, shown: "Given | None" = None
-    ) -> Given:
+        self, cut: Compacted, recipe: Recipe, question: str, budget_chars: int, shown: "RestoredText | None" = None
+    ) -> RestoredText:
         """The block made by `recipe`. question: empty if none is known, as at the compaction itself
 
         shown: a block that the request already has
         """
-        ask = self.ask(cut, question, budget_chars, shown or NOTHING)
-        if (recipe, ask.session) not in self._warm and recipe in OWN:
+        ask = self.ask(cut, question, budget_chars, shown or NOTHING_RESTORED)
+        if (recipe, ask.session) not in self._warm and recipe in PRODUCT_RECIPES:
             self._warm.add((recipe, ask.session))  # the proxy does so when a compaction is near
             self._restorer(recipe, ask.session).warm(ask.tenant, ask.project, ask.session, wait=True)
         began = time.perf_counter()
         if recipe == "memgpt":
-            return NOTHING if shown else self._written_down(cut, budget_chars)
-        if recipe in OWN:
+            return NOTHING_RESTORED if shown else self._notes(cut, budget_chars)
+        if recipe in PRODUCT_RECIPES:
             restorer = self._restorer(recipe, ask.session)
             at_once = recipe == "lantern" or not question
             found = (restorer.at_compaction if at_once else restorer.for_question)(ask)
             ms = (time.perf_counter() - began) * 1_000
-            return Given(found.text, tuple(p.text for p in found.placed), ms, found.placed) if found else NOTHING
+            return (
+                RestoredText(found.text, tuple(p.text for p in found.placed), ms, found.placed)
+                if found
+                else NOTHING_RESTORED
+            )
         order = _ORDERS[recipe](self, cut, question or ask.summary or ask.question)
         order = [p for p in order if not shown or flat(p.text) not in ask.present]
         choices = pack.whole(order, budget_chars, ask.session)
         text, kept = pack.fit(choices, budget_chars, ask.session)
-        return Given(text, tuple(c.text for c in kept), (time.perf_counter() - began) * 1_000)
+        return RestoredText(text, tuple(c.text for c in kept), (time.perf_counter() - began) * 1_000)
 
-    def _written_down(self, cut: Compacted, budget_chars: int) -> Given:
+    def _notes(self, cut: Compacted, budget_chars: int) -> RestoredText:
         """A model's notes, independent of the question."""
         if self.ask_model is None:
             raise ValueError(
                 "recipe memgpt needs a model, which writes down what to keep; give --model NAME --model-url http://host/v1"
             )
         began = time.perf_counter()
-        notes = extract(self.ask_model, cut.lost, budget_chars)
-        return Given(notes, (notes,) if notes else (), (time.perf_counter() - began) * 1_000)
+        notes = write_notes(self.ask_model, cut.lost, budget_chars)
+        return RestoredText(notes, (notes,) if notes else (), (time.perf_counter() - began) * 1_000)
 
-    def ask(self, cut: Compacted, question: str, budget_chars: int, shown: "Given") -> Ask:
+    def ask(self, cut: Compacted, question: str, budget_chars: int, shown: "RestoredText") -> Ask:
         """The request after the compaction: the summary, the kept turns, and a question if there is one."""
-        held = [cut.summary, shown.text, *(said.text for said in cut.kept), question]
-        last = next((said.text for said in reversed(cut.kept) if said.role == "user"), "")
+        texts = [cut.summary, shown.text, *(each.text for each in cut.kept), question]
+        last = next((each.text for each in reversed(cut.kept) if each.role == "user"), "")
         return Ask(
             tenant=cut.chat.name,
             session=cut.chat.name,
-            present=canonical("\n".join(filter(None, held))),
+            present=canonical("\n".join(filter(None, texts))),
             shown=frozenset(placed.passage.id for placed in shown.placed),
             question=question or last,
-            users_text="\n".join(canonical(said.text) for said in cut.kept if said.role == "user"),
+            users_text="\n".join(canonical(each.text) for each in cut.kept if each.role == "user"),
             summary=cut.summary,
             budget_chars=budget_chars,
             now=cut.kept[-1].at + 60 if cut.kept else 0.0,
         )
 
     def lost(self, cut: Compacted) -> list[Passage]:
-        gone = {said.id for said in cut.lost}
+        gone = {each.id for each in cut.lost}
         return [p for p in self.archive.of(cut.chat.name).passages(session=cut.chat.name) if p.message in gone]
 
     def _restorer(self, recipe: Recipe, chat: str) -> Restorer:
@@ -138,24 +142,24 @@ class Stage:
             restorer.close()
 
 
-def _newest(stage: Stage, cut: Compacted, query: str) -> list[Passage]:
-    return sorted(stage.lost(cut), key=lambda p: (-p.position, p.part))
+def _newest(archived: ArchivedChats, cut: Compacted, query: str) -> list[Passage]:
+    return sorted(archived.lost(cut), key=lambda p: (-p.position, p.part))
 
 
-def _fts5(stage: Stage, cut: Compacted, query: str) -> list[Passage]:
-    own, lost = stage.archive.of(cut.chat.name), {p.id: p for p in stage.lost(cut)}
+def _fts5(archived: ArchivedChats, cut: Compacted, query: str) -> list[Passage]:
+    own, lost = archived.archive.of(cut.chat.name), {p.id: p for p in archived.lost(cut)}
     return [lost[i] for i, _ in own.fts(query_terms(query), 400, cut.chat.name) if i in lost]
 
 
-def _dense(stage: Stage, cut: Compacted, query: str) -> list[Passage]:
-    if stage.embedder is None:
+def _dense(archived: ArchivedChats, cut: Compacted, query: str) -> list[Passage]:
+    if archived.embedder is None:
         raise ValueError('recipe dense needs the embedder; pip install "lantern-proxy[dense]"')
-    own, lost = stage.archive.of(cut.chat.name), {p.id: p for p in stage.lost(cut)}
-    asked, vectors = stage.embedder.embed([query])[0], own.vectors(lost)
+    own, lost = archived.archive.of(cut.chat.name), {p.id: p for p in archived.lost(cut)}
+    asked, vectors = archived.embedder.embed([query])[0], own.vectors(lost)
     return [lost[i] for i in sorted(vectors, key=lambda i: (-float(vectors[i] @ asked), -i))[:400]]
 
 
-_ORDERS: Mapping[str, Callable[[Stage, Compacted, str], list[Passage]]] = {
+_ORDERS: Mapping[str, Callable[[ArchivedChats, Compacted, str], list[Passage]]] = {
     "newest": _newest,
     "fts5": _fts5,
     "dense": _dense,
@@ -163,7 +167,7 @@ _ORDERS: Mapping[str, Callable[[Stage, Compacted, str], list[Passage]]] = {
 
 
 @contextmanager
-def stage(
+def archived_chats(
     cuts: Sequence[Compacted],
     folder: Path,
     config: Config,
@@ -171,7 +175,7 @@ def stage(
     dense: bool,
     advance: Advance,
     ask_model: AskModel | None = None,
-) -> Iterator[Stage]:
+) -> Iterator[ArchivedChats]:
     """Archive what each client sent until its compaction, and wait for the vectors; the contents of `folder` are
     reused. Raises ValueError if it has other chats under these names, or if there is no embedder.
 
@@ -193,19 +197,19 @@ def stage(
             if not embedder.wait():
                 raise ValueError(f"the embedder is not there: {embedder.detail}; use --no-dense")
             _embed(archive, embedder, advance)
-        played = Stage(archive, settings, embedder, ask_model)
+        archived = ArchivedChats(archive, settings, embedder, ask_model)
         try:
-            yield played
+            yield archived
         finally:
-            played.close()
+            archived.close()
             if embedder is not None:
                 embedder.close()
 
 
 def _refuse_another(archive: Archive, cut: Compacted) -> None:
     """ValueError if the folder has another chat under the same name: chats of many files are named 1."""
-    held = [filed.message.text for filed in archive.of(cut.chat.name).messages(cut.chat.name)]
-    if held != [said.text for said in (*cut.lost, *cut.kept)]:
+    archived_texts = [filed.message.text for filed in archive.of(cut.chat.name).messages(cut.chat.name)]
+    if archived_texts != [each.text for each in (*cut.lost, *cut.kept)]:
         raise ValueError(
             f"{archive.path} holds another chat with the name {cut.chat.name}; keep them in another folder"
         )
@@ -213,13 +217,13 @@ def _refuse_another(archive: Archive, cut: Compacted) -> None:
 
 def _embed(archive: Archive, embedder: Embedder, advance: Advance) -> None:
     """As `lantern reindex` does: vectors for every passage that has none."""
-    while embed_some(archive, embedder, BATCH) is not None:
+    while embed_some(archive, embedder, EMBED_BATCH) is not None:
         advance(0)
 
 
 def _record(cut: Compacted) -> Record:
     name = cut.chat.name
-    filed = tuple(_filed(said, n) for n, said in enumerate((*cut.lost, *cut.kept)))
+    filed = tuple(_filed(each, n) for n, each in enumerate((*cut.lost, *cut.kept)))
     turns: dict[int, list[Filed]] = {}
     for each in filed:
         turns.setdefault(each.turn, []).append(each)
@@ -235,27 +239,27 @@ def _record(cut: Compacted) -> Record:
     )
 
 
-def _filed(said: Said, position: int) -> Filed:
+def _filed(chat_message: ChatMessage, position: int) -> Filed:
     return Filed(
-        key=said.id,
+        key=chat_message.id,
         position=position,
-        turn=said.turn,
-        message=message(said.role, [item(said.role, "text", said.text)], b"{}"),
-        created_at=said.at,
+        turn=chat_message.turn,
+        message=message(chat_message.role, [item(chat_message.role, "text", chat_message.text)], b"{}"),
+        created_at=chat_message.at,
     )
 
 
-def extract(ask: AskModel, lost: Sequence[Said], budget_chars: int) -> str:
+def write_notes(ask: AskModel, lost: Sequence[ChatMessage], budget_chars: int) -> str:
     """A baseline in the manner of MemGPT: the model writes notes on a history, in one call.
 
     Returns whole lines, at most `budget_chars`.
     """
-    told = "\n".join(f"{said.role}: {said.text}" for said in lost)[-HISTORY_CHARS:]
-    notes = ask(_TASK.format(chars=budget_chars), f"<conversation>\n{told}\n</conversation>")
-    return within([line.strip() for line in notes.splitlines() if line.strip()], budget_chars)
+    history = "\n".join(f"{each.role}: {each.text}" for each in lost)[-HISTORY_CHARS:]
+    notes = ask(_NOTES_PROMPT.format(chars=budget_chars), f"<conversation>\n{history}\n</conversation>")
+    return truncate_lines([line.strip() for line in notes.splitlines() if line.strip()], budget_chars)
 
 
-def within(lines: Sequence[str], most_chars: int) -> str:
+def truncate_lines(lines: Sequence[str], most_chars: int) -> str:
     """The first lines that fit; of a single line that is too long, the words that fit."""
     kept: list[str] = []
     room = most_chars
