@@ -26,7 +26,7 @@ from itertools import cycle
 from pathlib import Path
 
 import httpx
-from scripted import Upstream, completion, config_for, events, http, say, serving, stream
+from scripted import Upstream, completion, config_for, events, http, respond, serving, stream
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
@@ -49,7 +49,7 @@ class Talk:
 
 @dataclass
 class Played:
-    """What was seen."""
+    """The findings of a run."""
 
     requests: int = 0
     leaks: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Played:
     failed: list[str] = field(default_factory=list)
     """What /lantern/api could not answer, or answered to the wrong tenant."""
 
-    def look(self, tenant: int, text: str, where: str) -> None:
+    def check(self, tenant: int, text: str, where: str) -> None:
         """Every canary in `text` must be the tenant's own; -1: there must be none."""
         for found in CANARY.finditer(text):
             if int(found[1]) != tenant:
@@ -91,13 +91,13 @@ class Fuzz:
         key = got.header("authorization") or ""
         tenant = int(key.rpartition("-")[2]) if key else -1
         shown = got.body.decode("utf-8", "replace") + got.target + repr(got.headers)
-        self.played.look(tenant, shown, "upstream request")
+        self.played.check(tenant, shown, "upstream request")
         if tenant < 0:
-            await say(404, b"{}")(got, wire)
+            await respond(404, b"{}")(got, wire)
             return
         dice = self.random.random()
         if dice < 0.02:
-            await say(500, b'{"error": {"message": "overloaded"}}')(got, wire)
+            await respond(500, b'{"error": {"message": "overloaded"}}')(got, wire)
         elif dice < 0.03:
             wire.reset()
         else:
@@ -106,7 +106,7 @@ class Fuzz:
             if b'"stream": true' in got.body or b'"stream":true' in got.body:
                 await stream(*events(text, id_))(got, wire)
             else:
-                await say(200, completion(text, id_), ("content-type", "application/json"))(got, wire)
+                await respond(200, completion(text, id_), ("content-type", "application/json"))(got, wire)
 
     def talk(self) -> Talk:
         """One that exists, mostly."""
@@ -117,7 +117,7 @@ class Fuzz:
         self.talks.append(talk)
         return talk
 
-    def shape(self, talk: Talk, dice: float) -> tuple[list[dict], str]:
+    def next_messages(self, talk: Talk, dice: float) -> tuple[list[dict], str]:
         """Messages of the next request, and its kind. dice: 0 to 1, chooses it"""
         topic = self.random.choice(TOPICS)
         asked = {"role": "user", "content": f"About the {topic}: it is {self.secret(talk.tenant)}, remember it."}
@@ -145,7 +145,7 @@ class Fuzz:
         talk.said.append(asked)
         return talk.said, "turn"
 
-    async def any(self, client: httpx.AsyncClient, url: str) -> None:
+    async def random_request(self, client: httpx.AsyncClient, url: str) -> None:
         """Any request of anybody."""
         talk = self.talk()
         if getattr(talk, "busy", False) or len(talk.said) > 60:
@@ -162,7 +162,7 @@ class Fuzz:
             await self.ask(client, url, talk, dice)
 
     async def ask(self, client: httpx.AsyncClient, url: str, talk: Talk, dice: float) -> None:
-        messages, kind = self.shape(talk, dice)
+        messages, kind = self.next_messages(talk, dice)
         before = list(messages)
         streamed = self.random.random() < 0.4
         headers = {"authorization": f"Bearer {self.key(talk.tenant)}"}
@@ -176,8 +176,8 @@ class Fuzz:
             answer = await client.post(f"{url}/v1/chat/completions", json=sent, headers=headers)
         except httpx.TransportError:
             return
-        told = answer.text + repr(answer.headers)
-        self.played.look(talk.tenant, told, "answer")
+        shown = answer.text + repr(answer.headers)
+        self.played.check(talk.tenant, shown, "answer")
         self.played.events[answer.headers.get("x-lantern-event", "-")] += 1
         self.played.restored += int(answer.headers.get("x-lantern-restored", 0))
         if answer.status_code == 200 and kind != "side":
@@ -199,7 +199,7 @@ class Fuzz:
             self.played.looks["asked again"] += 1
             async with httpx.AsyncClient(timeout=60) as fresh:
                 answer = await fresh.request(method, address, json=body)
-        self.played.look(tenant, answer.text + repr(answer.headers), f"/lantern/api/{verb}")
+        self.played.check(tenant, answer.text + repr(answer.headers), f"/lantern/api/{verb}")
         if answer.status_code >= 500:
             self.played.failed.append(f"{verb}: {answer.status_code} {answer.text[:200]}")
         if answer.status_code != 200:
@@ -211,31 +211,31 @@ class Fuzz:
         """Look at one tenant, at anyone when it is None, from every side, and change something of it."""
         tenant = self.random.randrange(self.tenants) if tenant is None else tenant
         other = (tenant + self.random.randrange(1, self.tenants)) % self.tenants
-        mine, name = self.tenant_of(self.key(tenant)), f"session-{self.random.randrange(3)}"
+        owner, name = self.tenant_of(self.key(tenant)), f"session-{self.random.randrange(3)}"
 
         async def see(verb: str, body: dict | None = None):
             return await self.call(client, tenant, url, verb, body)
 
         for verb in ("overview?since=0&", f"sessions/{name}?", f"sessions/{name}/messages?", "marks?", "requests?"):
-            found = await see(f"{verb}tenant={mine}")
+            found = await see(f"{verb}tenant={owner}")
         for row in (found or [])[:2]:
-            await see(f"requests/{row['id']}?tenant={mine}")
-        for row in (await see(f"sessions?tenant={mine}") or [])[:2]:
-            await see(f"sessions/{row['id']}/timeline?tenant={mine}")
+            await see(f"requests/{row['id']}?tenant={owner}")
+        for row in (await see(f"sessions?tenant={owner}") or [])[:2]:
+            await see(f"sessions/{row['id']}/timeline?tenant={owner}")
             said = [{"role": "user", "content": f"What was said about the {self.random.choice(TOPICS)}?"}]
-            tried = {"request": {"model": "m", "messages": said}, "tenant": mine, "session": row["id"]}
-            await see("why", tried | {"project": row["project"]})
-        for hit in (await see(f"search?q=canary&tenant={mine}") or [])[:1]:
+            trial = {"request": {"model": "m", "messages": said}, "tenant": owner, "session": row["id"]}
+            await see("why", trial | {"project": row["project"]})
+        for hit in (await see(f"search?q=canary&tenant={owner}") or [])[:1]:
             number = hit["passage"]["id"]
-            await see(f"passages/{number}?tenant={mine}")
+            await see(f"passages/{number}?tenant={owner}")
             await self.trespass(client, url, number, other)
             change = next(self.changes)
             if change == "feedback":
-                await see("feedback", {"passage": number, "verdict": "useful", "tenant": mine})
+                await see("feedback", {"passage": number, "verdict": "useful", "tenant": owner})
             elif change == "pin":
-                await see("pin", {"passage": number, "pinned": self.random.random() < 0.7, "tenant": mine})
+                await see("pin", {"passage": number, "pinned": self.random.random() < 0.7, "tenant": owner})
             else:
-                await see("edit", {"passage": number, "text": f"It is {self.secret(tenant)}.", "tenant": mine})
+                await see("edit", {"passage": number, "text": f"It is {self.secret(tenant)}.", "tenant": owner})
 
     async def trespass(self, client: httpx.AsyncClient, url: str, number: int, tenant: int) -> None:
         """A passage of somebody else's is to be unknown to `tenant`."""
@@ -252,7 +252,7 @@ class Fuzz:
         async with httpx.AsyncClient(timeout=None) as client, client.stream("GET", events) as answer:
             async for line in answer.aiter_lines():
                 self.played.looks["events"] += line.startswith("data:")
-                self.played.look(-1, line, "events")
+                self.played.check(-1, line, "events")
 
     async def run(self, url: str, requests: int, at_once: int) -> None:
         listening = asyncio.create_task(self.listen(url))
@@ -261,7 +261,7 @@ class Fuzz:
 
             async def worker() -> None:
                 for n in waiting:
-                    await self.any(client, url)
+                    await self.random_request(client, url)
                     if n % 20 == 19:
                         await self.browse(client, url)
 
@@ -274,7 +274,7 @@ class Fuzz:
             await listening
 
 
-class Heard(logging.Handler):
+class LogChecker(logging.Handler):
     """Every line that is logged, as a file would have it."""
 
     def __init__(self, played: Played) -> None:
@@ -282,20 +282,20 @@ class Heard(logging.Handler):
         self.played = played
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.played.look(-1, self.format(record), "log")
+        self.played.check(-1, self.format(record), "log")
 
 
 @contextlib.contextmanager
-def hearing(played: Played) -> Iterator[None]:
-    heard, log = Heard(played), logging.getLogger()
+def checking_logs(played: Played) -> Iterator[None]:
+    checker, log = LogChecker(played), logging.getLogger()
     level = log.level
-    log.addHandler(heard)
+    log.addHandler(checker)
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
         log.setLevel(level)
-        log.removeHandler(heard)
+        log.removeHandler(checker)
 
 
 def play(
@@ -306,17 +306,21 @@ def play(
     fuzz = Fuzz(tenants, seed)
     with Upstream(answer=fuzz.upstream) as upstream:
         config = config_for(upstream, folder, restore=RestoreConfig(scope=scope, admission=0.1, deadline_ms=2_000))
-        with hearing(fuzz.played), serving(config) as url, Archive(config.archive.path, read_only=True) as archive:
+        with (
+            checking_logs(fuzz.played),
+            serving(config) as url,
+            Archive(config.archive.path, read_only=True) as archive,
+        ):
             fuzz.tenant_of = archive.tenant_of
             asyncio.run(fuzz.run(url, requests, at_once))
             for path in ("metrics", "health"):
-                fuzz.played.look(-1, http.get(f"{url}/lantern/{path}").text, path)
-            fuzz.played.look(-1, http.get(f"{url}/v1/none", headers={"x-lantern-session": "session-1"}).text, "error")
-    look_into(config.archive.path, fuzz, vectors=vectors)
+                fuzz.played.check(-1, http.get(f"{url}/lantern/{path}").text, path)
+            fuzz.played.check(-1, http.get(f"{url}/v1/none", headers={"x-lantern-session": "session-1"}).text, "error")
+    check_archive(config.archive.path, fuzz, vectors=vectors)
     return fuzz.played
 
 
-def look_into(path: Path, fuzz: Fuzz, *, vectors: bool) -> None:
+def check_archive(path: Path, fuzz: Fuzz, *, vectors: bool) -> None:
     """What the archive shows each tenant: rows, full text, vectors, BM25, requests, blocks; and is every turn there?"""
     from lantern_proxy.bm25 import Index
 
@@ -324,23 +328,23 @@ def look_into(path: Path, fuzz: Fuzz, *, vectors: bool) -> None:
     with Archive(path, vectors=vectors) as archive:
         _embed(archive)
         for tenant in range(fuzz.tenants):
-            mine = archive.of(archive.tenant_of(fuzz.key(tenant)))
-            text = json.dumps(list(mine.export()))
-            played.look(tenant, text, "export")
+            owner = archive.of(archive.tenant_of(fuzz.key(tenant)))
+            text = json.dumps(list(owner.export()))
+            played.check(tenant, text, "export")
             kept |= {found[0] for found in CANARY.finditer(text)}
             for query in ("canary", "remember", *TOPICS[:2]):
-                for hit in mine.search(query, 50):
-                    played.look(tenant, hit.snippet + hit.passage.text, "search")
-                ids = [i for i, _ in mine.fts(query.split(), 50)]
-                ids += mine.vectors(range(1, 5_000))
-                for found in mine.passages_by_id(ids).values():
-                    played.look(tenant, found.text, "signals")
-                assert len(mine.passages_by_id(ids)) == len(set(ids)), "an id of nobody's"
-            index, own = Index(), {p.id: p.text for p in mine.passages()}
-            found = mine.outline()
+                for hit in owner.search(query, 50):
+                    played.check(tenant, hit.snippet + hit.passage.text, "search")
+                ids = [i for i, _ in owner.fts(query.split(), 50)]
+                ids += owner.vectors(range(1, 5_000))
+                for found in owner.passages_by_id(ids).values():
+                    played.check(tenant, found.text, "signals")
+                assert len(owner.passages_by_id(ids)) == len(set(ids)), "an id of nobody's"
+            index, own = Index(), {p.id: p.text for p in owner.passages()}
+            found = owner.outline()
             index.add_lines(found.ids, found.times, found.lines)
             for id_ in index.search(["canary", "remember"], 50)[0].tolist():
-                played.look(tenant, own[id_], "bm25")
+                played.check(tenant, own[id_], "bm25")
             index.close()
     played.lost = sorted(played.answered - kept)
 

@@ -1,4 +1,4 @@
-"""Synthetic chat clients: they build bodies as bytes, the core reads them as it reads real ones.
+"""Synthetic chat clients: they build request bodies, which the core parses as it does real ones.
 
 lab = Lab()
 chat = Chat(lab, system=SYSTEM)
@@ -38,7 +38,7 @@ TOOLS = ("read_file", "write_file", "run")
 
 
 @dataclass
-class Kept:
+class ArchivedSession:
     """What an archive would hold of one session."""
 
     session: Session
@@ -49,7 +49,7 @@ class Kept:
 
 
 class Lab:
-    """One tenant's memory, a clock, and what was filed."""
+    """One tenant's sessions in memory, a clock, and the messages that were archived."""
 
     restarts = False
     """Does a restart come before each request?"""
@@ -59,7 +59,7 @@ class Lab:
     def __init__(self) -> None:
         self.known = Known()
         self.now = 1_700_000_000.0
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, ArchivedSession] = {}
         self._ids = (f"ses_{n}" for n in itertools.count(1))
         self._calls = itertools.count(1)
 
@@ -119,7 +119,7 @@ class Lab:
             recall(self.known, row, kept.filed, kept.head, [*kept.names, *shown])
 
     def _keep(self, session: Session, filed: Sequence[Filed]) -> None:
-        kept = self.kept.setdefault(session.id, Kept(session))
+        kept = self.kept.setdefault(session.id, ArchivedSession(session))
         held = {f.key for f in kept.filed}
         assert not held & {f.key for f in filed}, "a key was filed twice"
         assert len({f.position for f in (*kept.filed, *filed)}) == len(kept.filed) + len(filed), "a position was reused"
@@ -250,8 +250,8 @@ def turns(project: str, count: int, language: str = "en", *, start: int = 0) -> 
 
 def summary_of(project: str, numbers: int | Iterable[int], language: str = "en") -> str:
     """A summary of the turns `numbers` (so many, when it is one number) that leaves out every other one."""
-    told = range(numbers) if isinstance(numbers, int) else list(numbers)
-    return " ".join(_say(2, project, n, language) for n in told[::2])
+    chosen = range(numbers) if isinstance(numbers, int) else list(numbers)
+    return " ".join(_say(2, project, n, language) for n in chosen[::2])
 
 
 def _say(which: int, project: str, n: int, language: str) -> str:
@@ -311,7 +311,7 @@ def _first_text(message: Wire) -> str:
     return str(content if isinstance(content, str) else content[0]["text"])
 
 
-def _spoken(history: Sequence[Wire]) -> list[Wire]:
+def _user_messages(history: Sequence[Wire]) -> list[Wire]:
     return [m for m in history if m["role"] == "user"]
 
 
@@ -336,8 +336,8 @@ STYLES: dict[str, Style] = {
         c.system, [c.history[0], user(s), *_tail(c.history, 3), user(q)]),
     "first message and summary in one, tail": lambda c, s, q: (
         c.system, [parts(_first_text(c.history[0]), s), *_tail(c.history, 3), user(q)]),
-    "user messages replayed, summary last": lambda c, s, q: (c.system, [*_spoken(c.history), user(s), user(q)]),
-    "user messages replayed": lambda c, s, q: (c.system, [*_spoken(c.history), user(q)]),
+    "user messages replayed, summary last": lambda c, s, q: (c.system, [*_user_messages(c.history), user(s), user(q)]),
+    "user messages replayed": lambda c, s, q: (c.system, [*_user_messages(c.history), user(q)]),
     "skipped messages": lambda c, s, q: (
         c.system, [*c.history[:2], user(f"Skipped {len(c.history) - 6} messages."), *_tail(c.history, 4), user(q)]),
     "session continued and the last message": lambda c, s, q: (c.system, [user(f"{_CONTINUED}\n{s}"), user(q)]),
@@ -359,7 +359,7 @@ SILENT = {
 """Styles without a summary."""
 
 
-def summed_up(named: str) -> tuple[Chat, str]:
+def summarised_chat(named: str) -> tuple[Chat, str]:
     """A chat of eight turns that its client has compacted, and the summary of it."""
     chat = Chat(Lab(), named=named)
     for said, answer in turns("zephyr", 8):

@@ -1,7 +1,7 @@
 """A scripted upstream, and the real app under a real server: what the tests of the proxy talk to.
 
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
-        upstream.answer = say(200, b"{}")
+        upstream.answer = respond(200, b"{}")
         httpx.post(f"{url}/v1/chat/completions", ...)
         upstream.got[-1].body
 
@@ -37,8 +37,8 @@ http = httpx.Client(timeout=60, cookies=CookieJar(DefaultCookiePolicy(allowed_do
 
 
 @dataclass
-class Got:
-    """A request as the upstream got it."""
+class ReceivedRequest:
+    """A request as it reached the upstream."""
 
     method: str
     target: str
@@ -86,11 +86,13 @@ class Wire:
         self.writer.transport.abort()
 
 
-Answer = Callable[[Got, Wire], Awaitable[None]]
+Answer = Callable[[ReceivedRequest, Wire], Awaitable[None]]
 
 
-def say(status: int, body: bytes, *headers: tuple[str, str], length: bool = True) -> Answer:
-    async def answer(got: Got, wire: Wire) -> None:
+def respond(status: int, body: bytes, *headers: tuple[str, str], length: bool = True) -> Answer:
+    """One whole body. length: with a content-length"""
+
+    async def answer(got: ReceivedRequest, wire: Wire) -> None:
         extra = [("content-length", str(len(body)))] if length else []
         await wire.head(status, *headers, *extra)
         if got.method != "HEAD":
@@ -106,7 +108,7 @@ CHUNKED = ("transfer-encoding", "chunked")
 def stream(*chunks: bytes, headers: tuple[tuple[str, str], ...] = (), status: int = 200) -> Answer:
     """Each of `chunks` as one HTTP chunk."""
 
-    async def answer(got: Got, wire: Wire) -> None:
+    async def answer(got: ReceivedRequest, wire: Wire) -> None:
         await wire.head(status, SSE, CHUNKED, *headers)
         for chunk in chunks:
             await wire.chunk(chunk)
@@ -131,7 +133,7 @@ def events(text: str, id_: str = "chatcmpl-1", pieces: int = 4) -> list[bytes]:
     return [*(f"data: {json.dumps({**frame, 'choices': [c]})}\n\n".encode() for c in choices), b"data: [DONE]\n\n"]
 
 
-def reply_to(got: Got) -> str:
+def reply_to(got: ReceivedRequest) -> str:
     """What the scripted model says: a text that names the last user message."""
     last = next((m for m in reversed(got.data["messages"]) if m.get("role") == "user"), {})
     content = last.get("content")
@@ -139,17 +141,17 @@ def reply_to(got: Got) -> str:
     return f"I heard: {text.split('<restored_context')[0].strip()}"
 
 
-async def echo(got: Got, wire: Wire) -> None:
+async def echo(got: ReceivedRequest, wire: Wire) -> None:
     """Answers a chat completion, streamed when asked to; anything else with {}."""
     if not got.target.split("?")[0].endswith("/chat/completions"):
-        await say(200, b"{}", ("content-type", "application/json"))(got, wire)
+        await respond(200, b"{}", ("content-type", "application/json"))(got, wire)
         return
     text = reply_to(got)
     id_ = f"chatcmpl-{abs(hash(got.body)):x}"
     if got.data.get("stream"):
         await stream(*events(text, id_))(got, wire)
     else:
-        await say(200, completion(text, id_), ("content-type", "application/json"))(got, wire)
+        await respond(200, completion(text, id_), ("content-type", "application/json"))(got, wire)
 
 
 @dataclass
@@ -157,7 +159,7 @@ class Upstream:
     """A server on a free loopback port, in a thread of its own."""
 
     answer: Answer = echo
-    got: list[Got] = field(default_factory=list)
+    got: list[ReceivedRequest] = field(default_factory=list)
     connections: int = 0
     port: int = 0
 
@@ -201,7 +203,7 @@ class Upstream:
         writer.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> Got | None:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     line = await reader.readline()
     if not line:
         return None
@@ -210,7 +212,7 @@ async def _read(reader: asyncio.StreamReader) -> Got | None:
     while (line := await reader.readline()) not in (b"\r\n", b""):
         name, _, value = line.decode("latin-1").partition(":")
         headers.append((name, value.strip()))
-    got = Got(method, target, headers, b"")
+    got = ReceivedRequest(method, target, headers, b"")
     if got.header("transfer-encoding"):
         while size := int(await reader.readline(), 16):
             got.body += await reader.readexactly(size)
@@ -225,11 +227,11 @@ async def _read(reader: asyncio.StreamReader) -> Got | None:
 
 
 @contextlib.contextmanager
-def refusing() -> Iterator[int]:
-    """A port that nobody listens on and that nobody else is given."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
+def unused_port() -> Iterator[int]:
+    """A port that nobody listens on, kept from others while the block runs."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 PATIENT_MS = 20_000
@@ -315,8 +317,8 @@ def ask(url: str, request: dict, key: str = "sk-one", **headers: str) -> httpx.R
     return http.post(f"{url}/v1/chat/completions", json=request, headers=headers)
 
 
-def told(response: httpx.Response) -> dict[str, str]:
-    """The x-lantern-* headers."""
+def lantern_headers(response: httpx.Response) -> dict[str, str]:
+    """The x-lantern-* headers of an answer, without that prefix."""
     names = [name for name in response.headers if name.startswith("x-lantern-")]
     return {name.removeprefix("x-lantern-"): response.headers[name] for name in names}
 
@@ -326,21 +328,21 @@ COMPACTED = ("Summary of the conversation so far: we talked about services.", "G
 
 
 def compacted_chat(url: str, session: str, said: Iterable[str], question: str, key: str = "sk-one") -> dict[str, str]:
-    """A chat of what is said, and then a summary of it with a question: what was told of that last request."""
+    """Play a chat, then a summary of it with a question; the x-lantern-* headers of that last request."""
     history: list[str] = []
     for text in said:
         history.append(text)
         answer = ask(url, body(*history), key=key, x_lantern_session=session).json()
         history.append(answer["choices"][0]["message"]["content"])
-    return told(ask(url, body(*COMPACTED, question), key=key, x_lantern_session=session))
+    return lantern_headers(ask(url, body(*COMPACTED, question), key=key, x_lantern_session=session))
 
 
-def raw_of(path: Path) -> bytes:
-    """All bytes of an archive and of what lies beside it."""
+def archive_bytes(path: Path) -> bytes:
+    """All bytes of an archive and of the files beside it (write-ahead log, snapshots)."""
     return b"".join(part.read_bytes() for part in path.parent.glob(path.name + "*"))
 
 
 async def filed(filing: "Awaitable[Future[bool] | None]") -> bool:
-    """Is what Proxy.file gives on disk? True where there is nothing to archive."""
+    """Wait until the writer has stored what Proxy.file returned; True also if there is nothing to archive."""
     writing = await filing
     return writing is None or await asyncio.wrap_future(writing)

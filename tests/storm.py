@@ -1,4 +1,4 @@
-"""Hard weather for a proxy in a process of its own: clients that hang up, kills, hours of traffic, endless streams.
+"""Stress tests of a proxy in a process of its own: clients that hang up, kills, hours of traffic, endless streams.
 
     scripts/storm --kills 200           kill -9 at random moments under load, on one archive; nothing is missing
     scripts/storm --hang-ups 1000       clients that leave at random moments, and none of them is felt
@@ -42,10 +42,10 @@ def handles(pid: int) -> int:
 # clients that hang up
 
 
-AT_ONCE = 50
+CONCURRENT_CLIENTS = 50
 
 
-async def hang_ups(url: str, count: int, *, at_once: int = AT_ONCE, seed: int = 1) -> None:
+async def hang_ups(url: str, count: int, *, at_once: int = CONCURRENT_CLIENTS, seed: int = 1) -> None:
     """`count` clients send a streaming request, and leave before, within or after its answer."""
     chance, gate = random.Random(seed), asyncio.Semaphore(at_once)
 
@@ -102,8 +102,8 @@ async def soak(url: str, pid: int, seconds: float, *, talkers: int = 8, pause_s:
         "requests": float(answered[0]),
         "rss_early": statistics.median(rss for rss, _ in early),
         "rss_late": statistics.median(rss for rss, _ in late),
-        "handles_early": statistics.median(held for _, held in early),
-        "handles_late": statistics.median(held for _, held in late),
+        "handles_early": statistics.median(open_handles for _, open_handles in early),
+        "handles_late": statistics.median(open_handles for _, open_handles in late),
     }
 
 
@@ -164,33 +164,35 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--soak", type=float, default=0, help="seconds of traffic")
     parser.add_argument("--pause", type=float, default=0, help="seconds between two requests of a talker of --soak")
     parser.add_argument("--stream", type=float, default=0, help="seconds of one stream")
-    told = parser.parse_args(arguments)
-    if not any(vars(told).values()):
+    options = parser.parse_args(arguments)
+    if not any(vars(options).values()):
         parser.print_help()
         return 2
     with tempfile.TemporaryDirectory() as folder, Upstream() as upstream:
         archive = ArchiveConfig(path=Path(folder) / "storm.db", hold_ms=10_000)
         config = config_for(upstream, Path(folder), archive=archive)
-        if told.kills:
-            _kills(config, told.kills)
+        if options.kills:
+            _kills(config, options.kills)
         with process(config) as (serve, url):
-            if told.hang_ups:
+            if options.hang_ups:
                 upstream.answer = stream(*events("word " * 400, pieces=200))
                 ask(url, body("are you there?"))
                 before = handles(serve.pid)
-                asyncio.run(hang_ups(url, told.hang_ups))
+                asyncio.run(hang_ups(url, options.hang_ups))
                 time.sleep(2)
-                print(f"{told.hang_ups} clients left: handles {before} before, {handles(serve.pid)} after", flush=True)
-            if told.stream:
-                upstream.answer, sent = slow_stream(told.stream, 2_000)
+                print(
+                    f"{options.hang_ups} clients left: handles {before} before, {handles(serve.pid)} after", flush=True
+                )
+            if options.stream:
+                upstream.answer, sent = slow_stream(options.stream, 2_000)
                 started = time.monotonic()
                 same = asyncio.run(one_stream(url)) == sent
                 took, how = time.monotonic() - started, "byte for byte" if same else "ALTERED"
                 print(f"a stream of {took:.0f} s: {how}", flush=True)
-            if told.soak:
+            if options.soak:
                 upstream.answer = Upstream().answer
-                for name, value in asyncio.run(soak(url, serve.pid, told.soak, pause_s=told.pause)).items():
-                    print(f"soak of {told.soak:.0f} s: {name} {value:,.0f}", flush=True)
+                for name, value in asyncio.run(soak(url, serve.pid, options.soak, pause_s=options.pause)).items():
+                    print(f"soak of {options.soak:.0f} s: {name} {value:,.0f}", flush=True)
     return 0
 
 

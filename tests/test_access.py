@@ -19,7 +19,7 @@ import certifi
 import httpx
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, ask, body, config_for, http, process, say, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, lantern_headers, process, respond, serving, wait_for
 
 from lantern_proxy.access import Rate, escapes_base, reachable_from_elsewhere, refuse_open_access
 from lantern_proxy.access_admin import AdminAccess
@@ -231,14 +231,14 @@ def test_keys_of_one_tenant_share_its_memory_so_that_they_can_be_replaced(tmp_pa
     with keyed(tmp_path) as (config, _, ring):
         old, other = ring.add("alice", now=1.0), ring.add("bob", now=1.0)
         with serving(config) as url:
-            first = told(ask(url, body("The port is 9443 for DELTA-17."), key=old))
+            first = lantern_headers(ask(url, body("The port is 9443 for DELTA-17."), key=old))
             new = ring.add("alice-2", tenant="alice", now=2.0)
             ring.revoke("alice", now=3.0)
             wait_for(lambda: ask(url, body("x"), key=old).status_code == 401)
             assert ask(url, body("x"), key=old).status_code == 401
             more = body("The port is 9443 for DELTA-17.", "I heard: The port is 9443 for DELTA-17.", "go on")
-            assert told(ask(url, more, key=new))["session"] == first["session"]
-            assert told(ask(url, more, key=other))["session"] != first["session"]
+            assert lantern_headers(ask(url, more, key=new))["session"] == first["session"]
+            assert lantern_headers(ask(url, more, key=other))["session"] != first["session"]
     with Archive(config.archive.path) as archive:
         assert {tenant.id for tenant in archive.tenants()} == {"alice", "bob"}
 
@@ -492,7 +492,7 @@ def test_a_page_of_another_origin_needs_a_credential_of_its_user(running):
 def test_a_browser_asks_without_a_key_whether_a_known_page_may_send_one(tmp_path, origin, more, status):
     origins = ("https://chat.example",)
     with keyed(tmp_path, keys="required", origins=origins) as (config, upstream, _), serving(config) as url:
-        upstream.answer, asked = say(200, b"{}"), f"{url}/v1/chat/completions"
+        upstream.answer, asked = respond(200, b"{}"), f"{url}/v1/chat/completions"
         assert http.options(asked, headers={"origin": origin} | more).status_code == status
         assert len(upstream.got) == (status == 200)
         assert http.post(asked, json=body("x"), headers={"origin": origin} | more).status_code in (401, 403)
@@ -550,7 +550,7 @@ def test_a_page_that_may_call_without_a_credential_reads_why_it_is_refused(tmp_p
     chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (1_100_000, b"x" * 1_100_000) if b"chunked" in asked else b""
     named = b"\r\naccess-control-allow-origin: "
     with keyed(tmp_path, origins=("https://chat.example",), **access) as (config, upstream, _), serving(config) as url:
-        upstream.answer = reset if status == 502 else say(200, b"{}")
+        upstream.answer = reset if status == 502 else respond(200, b"{}")
         for origin in (b"https://chat.example", b"http://localhost:3000", b"https://other.example"):
             head = asked + b"host: 127.0.0.1\r\nauthorization: Bearer sk-1\r\norigin: " + origin + b"\r\n\r\n"
             answer = next(got for _ in range(3) if (got := raw(url, head + chunk)).startswith(b"HTTP/1.1 %d" % status))
@@ -560,7 +560,7 @@ def test_a_page_that_may_call_without_a_credential_reads_why_it_is_refused(tmp_p
 
 def test_what_an_upstream_lets_pages_read_is_its_own_affair(tmp_path):
     with keyed(tmp_path, origins=("https://chat.example",)) as (config, upstream, _), serving(config) as url:
-        upstream.answer = say(200, b"{}")
+        upstream.answer = respond(200, b"{}")
         answer = http.post(f"{url}/v1/models", headers={"origin": "https://chat.example"})
         assert "access-control-allow-origin" not in answer.headers
 
@@ -600,7 +600,7 @@ def test_a_bucket_fills_evenly():
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_long_is_refused(tmp_path, path, chunked):
     with keyed(tmp_path, max_body_mb=1) as (config, upstream, _), serving(config) as url:
-        upstream.answer = say(200, b"{}")
+        upstream.answer = respond(200, b"{}")
         size, answers = 1_200_000, {}
         for much in (900_000, size):
             content = iter([b"x" * (much // 4)] * 4) if chunked else b"x" * much
@@ -637,7 +637,7 @@ def test_whoever_sends_a_large_body_to_its_end_reads_why_it_is_refused(tmp_path,
 )  # fmt: skip
 def test_no_target_leads_anywhere_but_to_the_configured_upstream(running, target):
     upstream, url = running
-    upstream.answer = say(200, b"{}")
+    upstream.answer = respond(200, b"{}")
     before = len(upstream.got)
     headers = b"host: evil.example\r\nx-forwarded-host: evil.example\r\nx-lantern-upstream: http://evil.example\r\n"
     answer = raw(url, b"GET %s HTTP/1.1\r\n%s\r\n" % (target.encode(), headers))
@@ -673,7 +673,7 @@ def test_a_path_that_climbs_is_refused(running, path):
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_handed_on_and_not_followed(running, status):
     upstream, url = running
-    upstream.answer = say(status, b"", ("location", f"{upstream.url}/elsewhere"))
+    upstream.answer = respond(status, b"", ("location", f"{upstream.url}/elsewhere"))
     before = len(upstream.got)
     answer = ask(url, body("x"))
     assert (answer.status_code, answer.headers["location"]) == (status, f"{upstream.url}/elsewhere")
@@ -691,13 +691,15 @@ def test_keys_that_the_upstream_refuses_leave_nothing_in_the_archive(tmp_path, s
     known = body("hello", "I heard: hello", "how are you?")
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
         assert ask(url, body("hello"), key="sk-right").status_code == 200
-        upstream.answer = say(status, refusal)
+        upstream.answer = respond(status, refusal)
         for n in range(5):
             assert ask(url, body(f"try {n}"), key=f"sk-wrong-{n}").status_code == status
             assert ask(url, body(f"try {n}"), key=f"sk-wrong-{n}").status_code == status
         assert ask(url, known, key="sk-right").status_code == status  # its conversation is there, and goes on
         upstream.answer = Upstream.answer
-        assert told(ask(url, body("try 0"), key="sk-wrong-0"))["event"] == "new"  # it has been let in meanwhile
+        assert (
+            lantern_headers(ask(url, body("try 0"), key="sk-wrong-0"))["event"] == "new"
+        )  # it has been let in meanwhile
     with Archive(tmp_path / "lantern.db") as archive:
         mine = [archive.of(tenant.id) for tenant in archive.tenants()]
         said = [[f.message.text for row in each.sessions() for f in each.messages(row.id)] for each in mine]
@@ -721,8 +723,8 @@ def test_no_credential_is_in_a_log_an_error_a_trace_or_the_archive(tmp_path, tro
         if trouble == "down":
             config = replace(config, upstream=replace(config.upstream, openai="http://127.0.0.1:9/v1"))
         upstream.answer = {
-            "refused": say(401, b'{"error": {"message": "Incorrect API key provided"}}'),
-            "500": say(500, b"oops"),
+            "refused": respond(401, b'{"error": {"message": "Incorrect API key provided"}}'),
+            "500": respond(500, b"oops"),
             "broken": broken,
         }.get(trouble, upstream.answer)
         headers = {"authorization": f"Bearer {CANARY}", "x-api-key": CANARY, "api-key": CANARY}

@@ -6,7 +6,7 @@ import time
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, lantern_headers, serving, wait_for
 from starlette.requests import Request
 
 from lantern_proxy.access import is_loopback
@@ -32,7 +32,7 @@ def talk(url):
     )
     other = ask(url, body("somebody else's CRANBERRY-8"), key="sk-two")
     http.post(f"{url}/v1/chat/completions", content=b"not JSON")
-    return [told(each) for each in (first, second, other)]
+    return [lantern_headers(each) for each in (first, second, other)]
 
 
 def get(url: str, path: str, status: int = 200, **headers: str):

@@ -6,7 +6,7 @@ import threading
 import httpx
 import pytest
 from scripted import (
-    Got,
+    ReceivedRequest,
     Upstream,
     Wire,
     ask,
@@ -15,9 +15,9 @@ from scripted import (
     completion,
     config_for,
     http,
-    say,
+    lantern_headers,
+    respond,
     serving,
-    told,
     wait_for,
 )
 
@@ -237,11 +237,11 @@ def test_a_body_that_says_nothing_useful_is_told_so(url, path, content, message)
     assert message in post(url, path, content, 400)["error"]["message"]
 
 
-async def noting(got: Got, wire: Wire) -> None:
+async def noting(got: ReceivedRequest, wire: Wire) -> None:
     """Answers what the last line of a history in one text says."""
     asked = got.data["messages"][-1]["content"].split("<restored_context")[0].rpartition("Human: ")[2]
     text = f"I have noted that of {asked.partition(',')[0]} for later."
-    await say(200, completion(text), ("content-type", "application/json"))(got, wire)
+    await respond(200, completion(text), ("content-type", "application/json"))(got, wire)
 
 
 def test_a_turn_on_a_branch_that_was_left_is_previewed_as_what_it_is(url):
@@ -257,7 +257,7 @@ def test_a_turn_on_a_branch_that_was_left_is_previewed_as_what_it_is(url):
     back = body(*begun, {"role": "user", "content": "And who is to drive that cart?"})
     (tenant,) = {each["tenant"] for each in get(url, "sessions") if each["title"].startswith("Plan the trip")}
     seen = post(url, "why", {"request": back, "tenant": tenant})
-    assert seen["event"] == told(ask(url, back, "sk-of-branches"))["event"] == "branch"
+    assert seen["event"] == lantern_headers(ask(url, back, "sk-of-branches"))["event"] == "branch"
 
 
 @pytest.mark.parametrize("window_tokens", [0, 4_000])
@@ -272,10 +272,10 @@ def test_a_history_in_one_text_is_previewed_as_it_is_read(tmp_path, window_token
         for fact in FACTS:
             answer = ask(url, request(fact), x_lantern_session="lines-1")
             lines += [f"Human: {fact}", f"AI: {answer.json()['choices'][0]['message']['content']}"]
-        named = told(answer)["session"]
+        named = lantern_headers(answer)["session"]
         wait_for(lambda: is_settled(get(url, f"sessions/{named}/timeline"), 2 * len(FACTS)))
         seen = post(url, "why", {"request": request(QUESTION), "session": named})
-        sent = told(ask(url, request(QUESTION), x_lantern_session="lines-1"))
+        sent = lantern_headers(ask(url, request(QUESTION), x_lantern_session="lines-1"))
         blocks = get(url, f"requests/{sent['request']}")["blocks"]
     assert "window" == seen["event"] == sent["event"]
     assert int(sent["restored"]) > 0

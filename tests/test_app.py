@@ -24,11 +24,11 @@ from scripted import (
     echo,
     events,
     http,
-    refusing,
-    say,
+    lantern_headers,
+    respond,
     serving,
     stream,
-    told,
+    unused_port,
     wait_for,
 )
 
@@ -94,11 +94,11 @@ BODIES = {
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_reaches_the_upstream_byte_for_byte(url, upstream, name):
-    upstream.answer = say(200, b'{"odd": true}', ("content-type", "application/json"))
+    upstream.answer = respond(200, b'{"odd": true}', ("content-type", "application/json"))
     response = http.post(url + CHAT, content=BODIES[name], headers=PLAIN, timeout=60)
     assert upstream.got[-1].body == BODIES[name]
     assert response.content == b'{"odd": true}'
-    assert {"request", "session", "event", "restored", "chars", "ms"} <= told(response).keys()
+    assert {"request", "session", "event", "restored", "chars", "ms"} <= lantern_headers(response).keys()
 
 
 @pytest.mark.parametrize(
@@ -119,35 +119,41 @@ def zipped(data: bytes, encoding: str) -> bytes:
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
 def test_a_compressed_body_passes_as_it_is_and_is_understood(url, upstream, encoding):
     sent = zipped(json.dumps(body(f"packed with {encoding}")).encode(), encoding)
-    upstream.answer = say(200, completion("fine"), ("content-type", "application/json"))
+    upstream.answer = respond(200, completion("fine"), ("content-type", "application/json"))
     response = http.post(url + CHAT, content=sent, headers=PLAIN | {"content-encoding": encoding})
     assert upstream.got[-1].body == sent
     assert upstream.got[-1].header("content-encoding") == encoding
-    assert told(response)["event"] == "new"
+    assert lantern_headers(response)["event"] == "new"
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "nonsense"])
 def test_a_body_that_cannot_be_unpacked_passes_as_it_came(url, upstream, encoding):
-    upstream.answer = say(400, b"what is this?")
+    upstream.answer = respond(400, b"what is this?")
     response = http.post(url + CHAT, content=b"not packed at all", headers=PLAIN | {"content-encoding": encoding})
     assert upstream.got[-1].body == b"not packed at all"
     assert (response.status_code, response.content) == (400, b"what is this?")
-    assert (told(response)["event"], told(response)["degraded"]) == ("passthrough", "request:encoding")
+    assert (lantern_headers(response)["event"], lantern_headers(response)["degraded"]) == (
+        "passthrough",
+        "request:encoding",
+    )
 
 
 def test_a_body_that_would_fill_the_memory_once_unpacked_passes_unread_and_that_is_told(url, upstream):
     sent = zipped(json.dumps(body("a" * 100_000_000)).encode(), "zstd")
-    upstream.answer = say(200, completion("fine"))
+    upstream.answer = respond(200, completion("fine"))
     response = http.post(url + CHAT, content=sent, headers=PLAIN | {"content-encoding": "zstd"})
     assert (response.status_code, upstream.got[-1].body == sent) == (200, True)
-    assert (told(response)["event"], told(response)["degraded"]) == ("passthrough", "request:too_large")
+    assert (lantern_headers(response)["event"], lantern_headers(response)["degraded"]) == (
+        "passthrough",
+        "request:too_large",
+    )
 
 
 def test_a_chunked_body_arrives_whole(url, upstream):
     sent = json.dumps(body("in pieces")).encode()
     response = http.post(url + CHAT, content=(sent[at : at + 7] for at in range(0, len(sent), 7)), headers=PLAIN)
     assert upstream.got[-1].body == sent
-    assert told(response)["event"] == "new"
+    assert lantern_headers(response)["event"] == "new"
 
 
 @pytest.mark.parametrize(
@@ -172,14 +178,14 @@ def test_a_chunked_body_arrives_whole(url, upstream):
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_path_and_query_are_kept_to_the_letter(url, upstream, method, asked, target):
-    upstream.answer = say(200, b"{}")
+    upstream.answer = respond(200, b"{}")
     raw(url, f"{method} {asked} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".encode())
     assert upstream.got[-1].target == target
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "PUT", "PATCH", "OPTIONS", "POST", "PROPFIND"])
 def test_every_method_passes_with_its_body_and_answer(url, upstream, method):
-    upstream.answer = say(207, b"partial", ("x-is", "a"), ("x-is", "b"), ("content-type", "text/odd"))
+    upstream.answer = respond(207, b"partial", ("x-is", "a"), ("x-is", "b"), ("content-type", "text/odd"))
     sent = b"" if method in ("GET", "HEAD") else b"some \x00 bytes"
     response = http.request(method, f"{url}/v1/unknown/thing?beta=true", content=sent)
     assert (upstream.got[-1].method, upstream.got[-1].body) == (method, sent)
@@ -187,12 +193,12 @@ def test_every_method_passes_with_its_body_and_answer(url, upstream, method):
     assert response.content == (b"" if method == "HEAD" else b"partial")
     assert response.headers.get_list("x-is") == ["a", "b"]
     assert response.headers["content-length"] == "7"
-    assert not told(response)
+    assert not lantern_headers(response)
 
 
 @pytest.mark.parametrize(("prefix", "target"), [("/api/v1", "/api/v1"), ("/deep/er", "/deep/er")])
 def test_a_base_path_of_the_upstream_is_kept(tmp_path, prefix, target):
-    with Upstream(answer=say(200, b"{}")) as upstream:
+    with Upstream(answer=respond(200, b"{}")) as upstream:
         config = config_for(upstream, tmp_path, upstream=UpstreamConfig(openai=upstream.url + prefix))
         with serving(config) as url:
             http.get(f"{url}/v1/models")
@@ -202,7 +208,7 @@ def test_a_base_path_of_the_upstream_is_kept(tmp_path, prefix, target):
 
 
 def test_headers_go_up_but_for_ours_and_those_of_the_connection(url, upstream):
-    upstream.answer = say(200, b"{}")
+    upstream.answer = respond(200, b"{}")
     sent = [
         ("host", "api.of-the-client.example"),
         ("authorization", "Bearer sk-1"),
@@ -244,7 +250,7 @@ def test_headers_go_up_but_for_ours_and_those_of_the_connection(url, upstream):
 
 
 def test_nothing_that_the_client_did_not_say_is_said_for_it(url, upstream):
-    upstream.answer = say(200, b"{}")
+    upstream.answer = respond(200, b"{}")
     raw(url, b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")
     assert {name.lower() for name, _ in upstream.got[-1].headers} <= {"host", "connection"}
 
@@ -254,7 +260,7 @@ def test_a_large_upload_where_memory_is_off_goes_up_while_it_still_comes(url, up
 
     async def take(got, wire):
         arriving.set()
-        await say(200, b"{}")(got, wire)
+        await respond(200, b"{}")(got, wire)
 
     upstream.answer = take
     half = []
@@ -323,7 +329,7 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_status_headers_and_body_come_back_as_they_are(url, upstream, name, path):
     status, content, headers = ANSWERS[name]
-    upstream.answer = say(
+    upstream.answer = respond(
         status, content, *headers, ("x-lantern-event", "forged"), ("x-lantern-odd", "x"), length=status != 204
     )
     response = http.post(url + path, json=body(f"{name} by {path}"), headers=PLAIN)
@@ -331,20 +337,20 @@ def test_status_headers_and_body_come_back_as_they_are(url, upstream, name, path
     assert [
         (k, v) for k, v in response.headers.multi_items() if not k.startswith("x-lantern-") and k != "content-length"
     ] == headers
-    assert bool(told(response)) == (path == CHAT)
-    assert told(response).get("event") != "forged"
-    assert "odd" not in told(response)
+    assert bool(lantern_headers(response)) == (path == CHAT)
+    assert lantern_headers(response).get("event") != "forged"
+    assert "odd" not in lantern_headers(response)
 
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_an_answer_that_has_no_body_but_tells_a_length_ends(url, upstream, status):
-    upstream.answer = say(status, b"", ("content-length", "1234"), ("etag", "x"), length=False)
+    upstream.answer = respond(status, b"", ("content-length", "1234"), ("etag", "x"), length=False)
     response = http.get(f"{url}/v1/files/f", timeout=30)
     assert (response.status_code, response.headers["etag"]) == (status, "x")
 
 
 def test_cookies_of_one_answer_are_not_sent_with_the_next_request(url, upstream):
-    upstream.answer = say(200, b"{}", ("set-cookie", "secret=1; Path=/"))
+    upstream.answer = respond(200, b"{}", ("set-cookie", "secret=1; Path=/"))
     http.get(f"{url}/v1/models")
     http.get(f"{url}/v1/models")
     assert upstream.got[-1].header("cookie") is None
@@ -357,7 +363,7 @@ def test_a_compressed_answer_comes_back_compressed_and_is_archived(running, upst
     plain = b"".join(events(text)) if streamed else completion(text)
     packed = zipped(plain, encoding)
     kind = SSE if streamed else ("content-type", "application/json")
-    upstream.answer = say(200, packed, kind, ("content-encoding", encoding))
+    upstream.answer = respond(200, packed, kind, ("content-encoding", encoding))
     sent = json.dumps(body(f"pack it, {encoding} {streamed}", stream=streamed)).encode()
     head = head_of(
         "POST", CHAT, "connection: close", f"accept-encoding: br;q=1, {encoding}", f"content-length: {len(sent)}"
@@ -411,7 +417,7 @@ def test_a_stream_that_is_not_called_one_is_archived_as_one(url, upstream, kind)
         await wire.send(b"0\r\n\r\n")
 
     upstream.answer = answer
-    session = told(ask(url, body(f"Which gate, {kind}?", stream=True)))["session"]
+    session = lantern_headers(ask(url, body(f"Which gate, {kind}?", stream=True)))["session"]
     path = f"{url}/lantern/api/sessions/{session}"
     assert wait_for(lambda: [m["text"] for m in http.get(path).json().get("messages", [])][1:] == [said])
 
@@ -420,7 +426,7 @@ def test_ten_thousand_chunks_come_back_and_are_one_answer(url, upstream):
     upstream.answer = stream(*events("x" * 10_000, pieces=10_000))
     response = ask(url, body("ten thousand pieces please", stream=True))
     assert response.content == b"".join(events("x" * 10_000, pieces=10_000))
-    session = http.get(f"{url}/lantern/api/sessions/{told(response)['session']}").json()
+    session = http.get(f"{url}/lantern/api/sessions/{lantern_headers(response)['session']}").json()
     assert [len(m["text"]) for m in session["messages"]][-1] == 10_000
 
 
@@ -498,7 +504,7 @@ def send(url: str, path: str, request: dict, version: bytes = b"HTTP/1.1", *, cu
 @pytest.mark.parametrize("kind", ["length", "chunks", "events"])
 def test_a_client_of_http_1_0_gets_a_body_without_chunks_and_a_closed_connection(url, upstream, kind):
     whole = events("an old client") if kind == "events" else [completion("an old client")]
-    upstream.answer = say(200, whole[0]) if kind == "length" else stream(*whole)
+    upstream.answer = respond(200, whole[0]) if kind == "length" else stream(*whole)
     data = json.dumps(body(f"from long ago: {kind}", stream=kind == "events")).encode()
     request = head_of("POST", CHAT, "connection: keep-alive", f"content-length: {len(data)}") + data
     answer = raw(url, request.replace(b"HTTP/1.1", b"HTTP/1.0", 1), until_closed=True)
@@ -514,7 +520,7 @@ def test_a_client_of_http_1_0_gets_a_body_without_chunks_and_a_closed_connection
 def test_a_client_that_sends_no_more_still_gets_its_answer(url, upstream, path, wait_s, version):
     async def slowly(got, wire):
         await asyncio.sleep(wait_s)
-        await say(200, completion("still said"))(got, wire)
+        await respond(200, completion("still said"))(got, wire)
 
     upstream.answer = slowly
     sock = send(url, path, body(f"that was all {wait_s}"), version)
@@ -580,7 +586,7 @@ def test_an_upstream_that_is_down_is_told_as_502(tmp_path):
             response = http.post(url + path, json=body("anyone there?"), headers=PLAIN)
             assert response.status_code == 502
             assert "cannot be reached" in response.json()["error"]["message"]
-        assert told(ask(url, body("anyone?")))["event"] == "new"
+        assert lantern_headers(ask(url, body("anyone?")))["event"] == "new"
 
 
 async def half(got, wire):
@@ -590,17 +596,19 @@ async def half(got, wire):
 
 
 def test_an_upstream_that_fails_is_logged_with_the_request_and_without_its_query(tmp_path, caplog):
-    with Upstream(answer=say(503, b"{}")) as upstream, serving(config_for(upstream, tmp_path)) as url:
-        refused = told(http.post(f"{url}{CHAT}?key=hidden", json=body("is it up?"), headers=PLAIN))["request"]
-        upstream.answer = say(401, b"{}")
+    with Upstream(answer=respond(503, b"{}")) as upstream, serving(config_for(upstream, tmp_path)) as url:
+        refused = lantern_headers(http.post(f"{url}{CHAT}?key=hidden", json=body("is it up?"), headers=PLAIN))[
+            "request"
+        ]
+        upstream.answer = respond(401, b"{}")
         ask(url, body("and who am I?"))
         upstream.answer = half
         with http.stream("POST", url + CHAT, json=body("all of it?")) as response:
-            half_told = told(response)["request"]
+            half_told = lantern_headers(response)["request"]
             with pytest.raises(httpx.RemoteProtocolError):
                 response.read()
-    with refusing() as port, serving(config_for(Upstream(port=port), tmp_path)) as url:
-        gone = told(ask(url, body("and now?")))["request"]
+    with unused_port() as port, serving(config_for(Upstream(port=port), tmp_path)) as url:
+        gone = lantern_headers(ask(url, body("and now?")))["request"]
     lines = [record.getMessage() for record in caplog.records if record.name == "lantern.proxy"]
     assert lines == [
         f"upstream answered 503 to POST {CHAT} ({refused})",
@@ -646,7 +654,7 @@ def test_certificates_that_cannot_be_used_are_a_502_that_names_the_variable(
 def test_a_proxy_of_the_environment_that_is_down_is_named_and_its_password_is_not(tmp_path, monkeypatch, form):
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    with refusing() as port, Upstream() as upstream:
+    with unused_port() as port, Upstream() as upstream:
         monkeypatch.setenv("HTTP_PROXY", form.format(port=port, who="user:secret"))
         with serving(config_for(upstream, tmp_path)) as url:
             response = http.post(f"{url}/v1/models", json=body("anyone there?"), headers=PLAIN)
@@ -678,7 +686,7 @@ def test_an_upstream_that_is_silent_is_told_as_504(tmp_path):
     assert (response.status_code, response.json()["error"]["type"]) == (504, "upstream_error")
     assert response.json()["type"] == "error"  # what Anthropic's clients go by
     assert "upstream.read_timeout_s is 1" in response.json()["error"]["message"]
-    assert told(response)["event"] == "new"
+    assert lantern_headers(response)["event"] == "new"
 
 
 @pytest.mark.parametrize("when", ["before the head", "in the head"])

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, completion, say
+from scripted import Upstream, completion, respond
 
 from lantern_proxy.bench import judged, restore
 from lantern_proxy.bench import judged_prompts as prompts
@@ -76,13 +76,13 @@ class Scripted:
     async def __call__(self, got, wire) -> None:
         system, user = (message["content"] for message in got.data["messages"])
         if not self.left:
-            await say(400, b'{"error": "out of money"}', JSON)(got, wire)
+            await respond(400, b'{"error": "out of money"}', JSON)(got, wire)
             return
         self.left -= 1
         self.asked[system + user] += 1
         body = json.loads(completion(reply(system, user)))
         body["usage"] = {"prompt_tokens": 100, "completion_tokens": 10}
-        await say(200, json.dumps(body).encode(), JSON)(got, wire)
+        await respond(200, json.dumps(body).encode(), JSON)(got, wire)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_busy_server_is_asked_again(run, model, data, tmp_path):
     from lantern_proxy.bench.language_model import Answers, Model
 
     slept: list[float] = []
-    busy = [say(429, b"{}", ("retry-after", "7")), say(503, b"{}"), say(200, completion("yes"), JSON)]
+    busy = [respond(429, b"{}", ("retry-after", "7")), respond(503, b"{}"), respond(200, completion("yes"), JSON)]
 
     async def answer(got, wire) -> None:
         await busy.pop(0)(got, wire)
@@ -273,9 +273,9 @@ def test_the_last_verdict_counts():
 def test_a_model_that_takes_no_temperature_is_asked_without_it(tmp_path):
     async def reasoning(got, wire) -> None:
         if "temperature" in got.data:
-            await say(400, b'{"error": {"param": "temperature", "code": "unsupported_value"}}', JSON)(got, wire)
+            await respond(400, b'{"error": {"param": "temperature", "code": "unsupported_value"}}', JSON)(got, wire)
         else:
-            await say(200, completion("<think>hm</think>\nYes."), JSON)(got, wire)
+            await respond(200, completion("<think>hm</think>\nYes."), JSON)(got, wire)
 
     with Upstream(reasoning) as server, Model(f"{server.url}/v1", "m", "", Answers(tmp_path / "a"), 5) as asked:
         assert [asked("s", "one"), asked("s", "two")] == ["Yes.", "Yes."]

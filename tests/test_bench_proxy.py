@@ -11,7 +11,7 @@ from dataclasses import fields
 import pytest
 from click import ClickException
 from click.testing import CliRunner
-from scripted import Upstream, completion, refusing, say
+from scripted import Upstream, completion, respond, unused_port
 
 from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
@@ -67,7 +67,7 @@ def test_what_a_gateway_waits_is_what_it_is_said_to_add(model):
 
     async def slow(got, wire):
         await asyncio.sleep(WAIT_S)
-        await say(200, completion("x"))(got, wire)
+        await respond(200, completion("x"))(got, wire)
 
     with Upstream(answer=slow) as gateway:
         [row] = measure(Case(seconds=0.5), model, [Gateway("slow", gateway.url)])
@@ -89,7 +89,7 @@ def test_cpu_time_is_that_of_all_requests_that_it_went_into(model):
 
 
 def test_a_gateway_that_refuses_has_errors_and_no_times(model):
-    with Upstream(answer=say(429, b"{}")) as gateway:
+    with Upstream(answer=respond(429, b"{}")) as gateway:
         [row] = measure(Case(seconds=0.2), model, [Gateway("no", gateway.url)])
     assert row.errors > 0
     assert row.asked == 0
@@ -216,7 +216,7 @@ def test_a_gateway_that_does_not_start_is_told_with_its_last_words(tmp_path):
 def test_a_gateway_that_nobody_knows_is_told_by_its_name():
     with pytest.raises(RuntimeError, match="--peer ngnix is not known"), processes.running("ngnix"):
         pass
-    with refusing() as port, pytest.raises(RuntimeError, match=f"--peer http://127.0.0.1:{port} cannot be reached"):
+    with unused_port() as port, pytest.raises(RuntimeError, match=f"--peer http://127.0.0.1:{port} cannot be reached"):
         processes.running(f"http://127.0.0.1:{port}").__enter__()
 
 

@@ -21,7 +21,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from lantern_proxy.migrations.archive import migrations as archive_steps
-from scripted import Upstream, config_for, process, refusing, say, wait_for
+from scripted import Upstream, config_for, process, respond, unused_port, wait_for
 from sqlite_utils.db import Database
 from test_archive import passed_over
 
@@ -1002,7 +1002,7 @@ def test_doctor_finds_a_folder_that_cannot_be_written(lantern, tmp_path):
 
 
 def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
-    with socket.create_server(("127.0.0.1", 0)) as listening, refusing() as closed_port:
+    with socket.create_server(("127.0.0.1", 0)) as listening, unused_port() as closed_port:
         open_port = listening.getsockname()[1]
         environ = {
             "LANTERN_OPENAI_UPSTREAM": f"http://127.0.0.1:{open_port}/v1",
@@ -1069,7 +1069,7 @@ def test_doctor_tells_an_upstream_that_ends_without_v1(lantern, path, told):
 
 def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with socket.create_server(("127.0.0.1", 0)) as listening, refusing() as closed_port:
+    with socket.create_server(("127.0.0.1", 0)) as listening, unused_port() as closed_port:
         for name, port in ("http_proxy", listening.getsockname()[1]), ("https_proxy", closed_port):
             monkeypatch.setenv(name, f"http://{'me:any'}@127.0.0.1:{port}")
         environ = {
@@ -1112,7 +1112,7 @@ def test_doctor_says_what_helps_against_what_a_running_proxy_leaves_out(lantern,
         "rerank:failed": "reranker above",
     }
     health = {"status": "ok", "version": "1", "degraded": dict.fromkeys(helps, 2)}
-    with Upstream(answer=say(200, json.dumps(health).encode(), ("content-type", "application/json"))) as proxy:
+    with Upstream(answer=respond(200, json.dumps(health).encode(), ("content-type", "application/json"))) as proxy:
         (tmp_path / "l.yaml").write_text(f"server: {{port: {proxy.url.rpartition(':')[2]}}}")
         found = rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))
     told = {row["detail"].partition(": ")[0]: row["remedy"] for row in found if row["name"] == "degraded"}
@@ -1172,7 +1172,7 @@ def test_doctor_tells_why_the_proxy_keeps_nothing(lantern, tmp_path):
     ("host", "upstream"), [("127.0.0.1", "localhost"), ("localhost", "127.0.0.1"), ("0.0.0.0", "localhost")]
 )
 def test_serve_does_not_take_itself_for_its_upstream(lantern, tmp_path, host, upstream):
-    with refusing() as port:
+    with unused_port() as port:
         pass
     (tmp_path / "l.yaml").write_text(f"server: {{host: {host}, port: {port}}}\naccess: {{keys: 'off'}}\n")
     url = f"http://{upstream}:{port}/v1"

@@ -7,7 +7,7 @@ import pytest
 from clients.__main__ import CACHE, drive
 from clients.checks import without_block
 from clients.client import Client
-from clients.dialects import Reply, hear, say
+from clients.dialects import Reply, parse_request, render_answer
 from clients.install import InstallError, ensure
 from clients.table import CLIENTS
 from clients.talk import DETAILS, FILES, SUMMARY, numbered, turns
@@ -69,17 +69,17 @@ def requests(path: str) -> Iterator[dict[str, object]]:
 def test_the_scripted_upstream_answers_alike_with_and_without_a_restored_block(path: str) -> None:
     script = Script(turns(tools=False), 1_000)
     for body in requests(path):
-        plain = script.decide(hear(path, body))
+        plain = script.decide(parse_request(path, body))
         added = f'\n\n<restored_context id="1">\n{turns(tools=False)[3].said}\n</restored_context>'
         line = turns(tools=False)[0].said
         restored = with_text(body, line, line + added)
-        assert script.decide(hear(path, restored)) == plain
+        assert script.decide(parse_request(path, restored)) == plain
         assert without_block(restored) == without_block(body)
 
 
 def test_a_scripted_compaction_item_is_streamed_without_a_text() -> None:
     body = {"model": "m", "input": [{"type": "compaction_trigger"}], "stream": True}
-    _, events = say(hear("/v1/responses", body), body, Reply("a summary", compaction="b3BhcXVl"))
+    _, events = render_answer(parse_request("/v1/responses", body), body, Reply("a summary", compaction="b3BhcXVl"))
     streamed = b"".join(events)
     assert b'"type": "compaction"' in streamed
     assert b"output_text" not in streamed

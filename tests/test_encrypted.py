@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, ask, body, config_for, http, raw_of, serving, told, wait_for
+from scripted import Upstream, archive_bytes, ask, body, config_for, http, lantern_headers, serving, wait_for
 from test_archive import MINE, record
 from test_backup import on_a_small_disk
 
@@ -32,7 +32,7 @@ def test_everything_works_and_nothing_in_the_files_can_be_read(tmp_path):
         assert mine.search("xylophone")[0].passage.text == SECRET
         assert mine.vectors(range(9)).keys() == {p.id for p in mine.passages()}
         assert all(found.ok for found in archive.check())
-        raw = raw_of(path)
+        raw = archive_bytes(path)
         for text in (b"XYLOPHONE", b"xylophon", b"CREATE TABLE", b"SQLite format", b"s2"):
             assert text not in raw or text == b"s2"
         archive.forget(MINE, ForgetRule(match="XYLOPHONE"), now=1.0)
@@ -81,19 +81,19 @@ def test_the_proxy_serves_with_a_key_and_answers_with_a_wrong_one(tmp_path, monk
             upstream, tmp_path, archive=ArchiveConfig(path=tmp_path / "l.db", hold_ms=10_000, key_env="THE_KEY")
         )
         with serving(config) as url:
-            first = told(ask(url, body(SECRET)))
+            first = lantern_headers(ask(url, body(SECRET)))
             assert wait_for(lambda: http.get(f"{url}/lantern/api/search?q=XYLOPHONE-42").json())
-        assert b"XYLOPHONE" not in raw_of(tmp_path / "l.db")
+        assert b"XYLOPHONE" not in archive_bytes(tmp_path / "l.db")
         monkeypatch.setenv("THE_KEY", OTHER_KEY)
         with serving(config) as url:
             answer = ask(url, body(SECRET, f"I heard: {SECRET}", "and?"))
             assert answer.status_code == 200
-            assert "archive:unavailable" in told(answer)["degraded"]
+            assert "archive:unavailable" in lantern_headers(answer)["degraded"]
             assert "the key is not its own" in http.get(f"{url}/lantern/health").json()["archive"]["problem"]
         monkeypatch.setenv("THE_KEY", KEY)
         with serving(config) as url:
             wait_for(lambda: http.get(f"{url}/lantern/health").json()["archive"]["ok"])
-            assert told(ask(url, body(SECRET, f"I heard: {SECRET}", "and?")))["session"] == first["session"]
+            assert lantern_headers(ask(url, body(SECRET, f"I heard: {SECRET}", "and?")))["session"] == first["session"]
 
 
 @pytest.mark.parametrize("command", [["status"], ["sessions"], ["search", "xylophone"], ["doctor", "--offline"]])
@@ -122,13 +122,13 @@ def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):
     with Archive(path) as archive:
         archive.write([record(0, SECRET)])
         tenant, rows, version = archive.tenant_of("sk-1"), list(archive.of(MINE).export()), archive.version
-    assert b"XYLOPHONE" in raw_of(path)
+    assert b"XYLOPHONE" in archive_bytes(path)
     monkeypatch.setenv("THE_KEY", KEY)
     (tmp_path / "c.yaml").write_text(f"archive: {{path: {path}, key_env: THE_KEY}}\n")
     done = CliRunner().invoke(cli.cli, ["migrate", "--encrypt", "--config", str(tmp_path / "c.yaml")])
     assert done.exit_code == 0, done.output
     assert done.output == f"{path} is at version {version} and encrypted\n"
-    assert b"XYLOPHONE" not in raw_of(path)
+    assert b"XYLOPHONE" not in archive_bytes(path)
     assert path.stat().st_mode & 0o777 == 0o600
     again = CliRunner().invoke(cli.cli, ["migrate", "--encrypt", "--config", str(tmp_path / "c.yaml")])
     assert (again.exit_code, "may be encrypted already" in again.output) == (1, True)

@@ -19,7 +19,21 @@ from dataclasses import replace
 import httpx
 import numpy as np
 import pytest
-from scripted import CHUNKED, SSE, Upstream, ask, body, config_for, echo, events, http, process, serving, told, wait_for
+from scripted import (
+    CHUNKED,
+    SSE,
+    Upstream,
+    ask,
+    body,
+    config_for,
+    echo,
+    events,
+    http,
+    lantern_headers,
+    process,
+    serving,
+    wait_for,
+)
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.cli.doctor import examine
@@ -117,7 +131,7 @@ def test_a_deleted_archive_is_made_anew_and_filled_by_what_clients_resend(upstre
         assert wait_for(lambda: archived(url) >= {m["content"] for m in messages})
         assert not old & {row["id"] for row in sessions(url)}
         assert health(url)["archive"]["ok"]
-        found = told(ask(url, body(*messages[-2:], "At how many bar stands gauge G-7919 in hall H1?")))
+        found = lantern_headers(ask(url, body(*messages[-2:], "At how many bar stands gauge G-7919 in hall H1?")))
         assert int(found["restored"]) > 0
     assert len([r for r in caplog.records if "a new one is kept" in r.getMessage() and r.levelno >= logging.ERROR]) == 1
 
@@ -162,13 +176,13 @@ def test_an_archive_that_another_process_locks_costs_no_answer_and_nothing_is_lo
         assert held_s < 5 * (config.archive.hold_ms / 1000 + 3)  # to wait for the lock would take 20 s and more
         assert wait_for(lambda: not health(url)["archive"]["ok"])
         answer = ask(url, body(*messages, "still there?", "I heard: still there?", "sure?"))
-        assert told(answer)["degraded"] == "archive:unavailable"
+        assert lantern_headers(answer)["degraded"] == "archive:unavailable"
         assert "is locked by another process" in health(url)["archive"]["problem"]
         assert archived(url)
         lock.communicate("done", timeout=60)
         assert wait_for(lambda: health(url)["archive"]["ok"])
         assert wait_for(lambda: archived(url) >= {m["content"] for m in messages})
-        assert "degraded" not in told(ask(url, body(*messages, "and now?")))
+        assert "degraded" not in lantern_headers(ask(url, body(*messages, "and now?")))
 
 
 def corrupt(path, upstream):
@@ -217,7 +231,7 @@ def test_an_archive_that_cannot_be_used_at_the_start_costs_no_answer_and_is_left
     before = config.archive.path.read_bytes() if config.archive.path.is_file() else b""
     with serving(config) as url:
         assert converse(lambda request: ask(url, request)) == expected
-        found = told(ask(url, body("one more")))
+        found = lantern_headers(ask(url, body("one more")))
         state = health(url)
         assert "lantern_archive_up 0.0" in http.get(f"{url}/lantern/metrics").text
     assert found["degraded"] == "archive:unavailable"
@@ -250,7 +264,7 @@ def test_an_archive_that_becomes_usable_is_used(upstream, tmp_path):
         converse(lambda request: ask(url, request), 2, 0, messages)
         assert not health(url)["archive"]["ok"]
         config.archive.path.parent.mkdir()
-        assert wait_for(lambda: "degraded" not in told(ask(url, body(*messages, "now?"))))
+        assert wait_for(lambda: "degraded" not in lantern_headers(ask(url, body(*messages, "now?"))))
         assert wait_for(lambda: archived(url) >= {m["content"] for m in messages})
 
 
@@ -282,7 +296,7 @@ def test_an_archive_that_may_not_be_written_costs_no_answer(upstream, expected, 
     with serving(config_for(upstream, shut_folder)) as url:
         assert converse(lambda request: ask(url, request)) == expected
         assert not health(url)["archive"]["ok"]
-        assert told(ask(url, body("more")))["degraded"] == "archive:unavailable"
+        assert lantern_headers(ask(url, body("more")))["degraded"] == "archive:unavailable"
 
 
 def test_a_full_disk_costs_no_answer_and_what_waits_is_written_later(upstream, expected, tmp_path):
@@ -300,7 +314,7 @@ def test_a_full_disk_costs_no_answer_and_what_waits_is_written_later(upstream, e
             assert ask(url, body(f"{n} {filler}")).status_code == 200
         assert wait_for(lambda: not health(url)["archive"]["ok"])
         converse(lambda request: ask(url, request), 3, 10, messages)
-        assert told(ask(url, body("full?")))["degraded"] == "archive:unavailable"
+        assert lantern_headers(ask(url, body("full?")))["degraded"] == "archive:unavailable"
         assert health(url)["faults"]
         resource.prlimit(serve.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert wait_for(lambda: health(url)["archive"]["ok"])
@@ -339,7 +353,7 @@ def test_a_restore_that_raises_costs_no_answer(upstream, expected, tmp_path, cap
         messages: list[dict] = []
         assert converse(lambda request: ask(url, request), 4, 0, messages) == expected
         lost = body(*messages[-2:], "At how many bar stands gauge G-7919 in hall H1?", "Hm.", "And G-0?")
-        found = told(ask(url, lost))
+        found = lantern_headers(ask(url, lost))
         assert found["degraded"] == "restore:error"
         assert upstream.got[-1].data == lost
         assert archived(url) >= {m["content"] for m in messages}
@@ -360,7 +374,7 @@ def test_a_restore_that_keeps_failing_is_left_alone_for_a_while(upstream, tmp_pa
         for n in range(6):
             tail += [{"role": "user", "content": f"what of gauge G-{n}?"}]
             answer = ask(url, body(*tail))
-            reasons.append(told(answer).get("degraded"))
+            reasons.append(lantern_headers(answer).get("degraded"))
             tail += [answer.json()["choices"][0]["message"]]
         assert reasons[0] == "restore:error"
         assert reasons[-1] == "restore:resting"
@@ -405,10 +419,12 @@ def test_a_session_that_cannot_be_restored_keeps_no_other_from_it(upstream, tmp_
             while "restore:resting" not in reasons and len(reasons) < 6:
                 sick.append({"role": "user", "content": f"which poison stands at gauge G-{len(reasons)}?"})
                 answer = ask(url, body(*sick))
-                reasons.append(told(answer).get("degraded", ""))
+                reasons.append(lantern_headers(answer).get("degraded", ""))
                 sick.append(answer.json()["choices"][0]["message"])
             assert reasons[-1] == "restore:resting"
-            found = told(ask(url, body(*sound, f"At how many bar stands gauge G-{41 * 7919} in hall H41?"), other))
+            found = lantern_headers(
+                ask(url, body(*sound, f"At how many bar stands gauge G-{41 * 7919} in hall H41?"), other)
+            )
             assert "degraded" not in found
             assert int(found["restored"]) > 0
         finally:
@@ -434,11 +450,11 @@ def test_blocks_of_before_are_replayed_while_restoring_fails(upstream, tmp_path)
         converse(lambda request: ask(url, request), 5, 0, messages)
         tail = [*messages[-2:], {"role": "user", "content": "At how many bar stands gauge G-7919 in hall H1?"}]
         answer = ask(url, body(*tail))
-        assert int(told(answer)["restored"]) > 0
+        assert int(lantern_headers(answer)["restored"]) > 0
         before = upstream.got[-1].data["messages"]
         tail.append(answer.json()["choices"][0]["message"])
     with serving(config, make_restorer=BrokenRestorer) as url:
-        found = told(ask(url, body(*tail, "and G-15838?")))
+        found = lantern_headers(ask(url, body(*tail, "and G-15838?")))
         assert found["degraded"] == "restore:error"
         assert upstream.got[-1].data["messages"][: len(before)] == before
 
@@ -482,7 +498,7 @@ def test_an_embedder_that_fails_costs_no_answer(upstream, expected, tmp_path, ma
         assert wait_for(lambda: embedder.asked)
         assert wait_for(lambda: any(kind.startswith("embed") for kind in health(url)["faults"]))
         question = [*messages[-2:], {"role": "user", "content": "At how many bar stands gauge G-7919 in hall H1?"}]
-        found = told(ask(url, body(*question)))
+        found = lantern_headers(ask(url, body(*question)))
         assert int(found["restored"]) > 0
         assert archived(url) >= {m["content"] for m in messages}
     errors = [r for r in caplog.records if r.name == "lantern.writer" and r.levelno >= logging.ERROR]

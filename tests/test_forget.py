@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec import structs
 from msgspec.structs import replace
-from scripted import Upstream, ask, body, config_for, echo, http, raw_of, serving, told, wait_for
+from scripted import Upstream, archive_bytes, ask, body, config_for, echo, http, lantern_headers, serving, wait_for
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt, Record, SessionRow
@@ -56,7 +56,7 @@ def made(tmp_path):
             ):  # fmt: skip
                 sent = body(f"remember: {text}", "ok", f"again, {text}?")
                 answer = ask(url, sent, key=key, x_lantern_project=project, x_lantern_session=name)
-                sessions[name] = told(answer)["session"]
+                sessions[name] = lantern_headers(answer)["session"]
         yield config, sessions
 
 
@@ -83,12 +83,12 @@ def test_what_is_forgotten_is_in_none_of_the_bytes(made, kind):
         tenant = tenant_with(archive, sessions["mine"])
         mine = {p.id for p in archive.of(tenant).passages() if "XYLOPHONE" in p.text}
         assert mine
-        assert any(packed[i] in raw_of(path) for i in mine)
+        assert any(packed[i] in archive_bytes(path) for i in mine)
         receipt = archive.forget(tenant, RULES[kind](sessions), now=2.0)
         assert receipt.removed["messages"] == {"tenant": 8, "match": 3}.get(kind, 4)
         assert receipt.removed["vectors"] >= len(mine)
         assert not archive.of(tenant).search("XYLOPHONE")
-        raw = raw_of(path)
+        raw = archive_bytes(path)
         for text in (b"XYLOPHONE-42", b"xylophone", b"xylophon", "Køge".encode(), b"K\\u00f8ge"):
             assert text not in raw
         assert not [i for i in mine if packed[i] in raw]
@@ -96,7 +96,7 @@ def test_what_is_forgotten_is_in_none_of_the_bytes(made, kind):
             assert b"MARIMBA-43" in raw
             assert archive.of(tenant).search("MARIMBA")
         assert all(found.ok for found in archive.check() if found.name != "mode")
-    assert b"XYLOPHONE-42" not in raw_of(path)
+    assert b"XYLOPHONE-42" not in archive_bytes(path)
 
 
 def test_a_session_is_forgotten_with_its_side_calls_and_without_others_whose_names_begin_like_its_own(tmp_path):
@@ -194,7 +194,7 @@ def test_text_inside_arguments_and_escapes_is_found(tmp_path):
     with Archive(config.archive.path) as archive:
         (tenant,) = archive.tenants()
         assert archive.forget(tenant.id, ForgetRule(match='C:\\keys\\"deep-91"'), now=1.0).removed["messages"] == 1
-    assert b"DEEP-91" not in raw_of(config.archive.path)
+    assert b"DEEP-91" not in archive_bytes(config.archive.path)
 
 
 @pytest.mark.parametrize("wrong", [{"match": "ab"}, {"match": " \n\t  "}, {"session": "s", "project": "p"}])
@@ -238,7 +238,7 @@ def test_a_running_proxy_restores_forgotten_text_no_more_and_takes_it_in_no_more
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
             said = lost_history(url)
-            first = told(ask(url, question(said, "vault number"), x_lantern_session="s-live"))
+            first = lantern_headers(ask(url, question(said, "vault number"), x_lantern_session="s-live"))
             assert "XYLOPHONE-42" in upstream.got[-1].texts, first
             assert in_memory("XYLOPHONE-42")
             result = CliRunner().invoke(
@@ -253,7 +253,7 @@ def test_a_running_proxy_restores_forgotten_text_no_more_and_takes_it_in_no_more
             assert "MARIMBA-43" in upstream.got[-1].texts  # the rest still comes back
             ask(url, body(*said, "and now the whole history once more"), x_lantern_session="s-live")
             wait_for(lambda: http.get(f"{url}/lantern/health").json()["archive"]["waiting"] == 0)
-            assert b"XYLOPHONE-42" not in raw_of(config.archive.path)
+            assert b"XYLOPHONE-42" not in archive_bytes(config.archive.path)
             receipt = tmp_path / "receipt.json"
             receipt.write_text("".join(line + "\n" for line in result.stdout.splitlines() if line.startswith("{")))
             verified = CliRunner().invoke(
@@ -274,7 +274,7 @@ def test_a_forgotten_session_goes_on_without_its_past(tmp_path):
                 archive.forget(tenant.id, ForgetRule(session=row.id), now=time.time())
             time.sleep(0.6)
             ask(url, body(*said, "NEWER-44 came after it"), x_lantern_session="s-live")
-        raw = raw_of(config.archive.path)
+        raw = archive_bytes(config.archive.path)
         assert b"XYLOPHONE-42" not in raw
         assert b"MARIMBA-43" not in raw
         assert b"NEWER-44" in raw
@@ -305,7 +305,7 @@ def test_an_answer_that_was_under_way_is_archived_whatever_was_forgotten_meanwhi
             go_on.set()
             asking.join()
             wait_for(lambda: http.get(f"{url}/lantern/health").json()["archive"]["waiting"] == 0)
-        assert b"I heard: tell me of MARIMBA-43" in raw_of(config.archive.path)
+        assert b"I heard: tell me of MARIMBA-43" in archive_bytes(config.archive.path)
 
 
 # the terminal
@@ -330,10 +330,10 @@ def test_forget_asks_tells_and_leaves_a_receipt(lantern):
     assert "nothing of" in run("forget", "--match", "no such text", code=1).stderr
     assert "would remove" in run("forget", "--match", "XYLOPHONE", "--dry-run").output
     run("forget", "--match", "XYLOPHONE", input="n\n", code=1)
-    assert b"XYLOPHONE-42" in raw_of(config.archive.path)
+    assert b"XYLOPHONE-42" in archive_bytes(config.archive.path)
     done = run("forget", "--match", "XYLOPHONE", "--yes")
     assert len([line for line in done.stdout.splitlines() if line.startswith("{")]) == 2  # of both tenants
-    assert b"XYLOPHONE-42" not in raw_of(config.archive.path)
+    assert b"XYLOPHONE-42" not in archive_bytes(config.archive.path)
 
 
 @pytest.mark.parametrize(
@@ -344,9 +344,9 @@ def test_known_backups_forget_too(lantern, tmp_path, name, pattern):
     copy = tmp_path / name
     shutil.copy(config.archive.path, copy)
     (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/{pattern}']}}\n")
-    assert b"XYLOPHONE-42" in raw_of(copy)
+    assert b"XYLOPHONE-42" in archive_bytes(copy)
     run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml")
-    assert b"XYLOPHONE-42" not in raw_of(copy)
+    assert b"XYLOPHONE-42" not in archive_bytes(copy)
 
 
 @pytest.mark.parametrize("end", ["", ".whole"])
@@ -357,7 +357,7 @@ def test_what_a_killed_backup_left_is_told(lantern, tmp_path, end):
     (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copy-*.db']}}\n")
     told = run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=1).stderr
     assert f"{left}: is a copy under way, or what a killed one left" in told
-    assert b"XYLOPHONE-42" not in raw_of(config.archive.path)
+    assert b"XYLOPHONE-42" not in archive_bytes(config.archive.path)
     left.unlink()
     told = run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=1).stderr
     assert "nothing of" in told
@@ -385,7 +385,7 @@ def test_a_backup_that_ends_while_it_is_asked_is_forgotten_in(lantern, tmp_path,
     (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copy-*.db']}}\n")
     monkeypatch.setattr("click.confirm", lambda *_, **__: shutil.copy(config.archive.path, copy))
     run("forget", "--match", "XYLOPHONE", "--config", tmp_path / "c.yaml")
-    assert b"XYLOPHONE-42" not in raw_of(copy)
+    assert b"XYLOPHONE-42" not in archive_bytes(copy)
 
 
 @pytest.fixture
@@ -406,8 +406,8 @@ def test_a_backup_that_cannot_be_read_costs_neither_the_receipt_nor_the_other_ba
     (folder / "d").mkdir()
     done = run("forget", "--match", "XYLOPHONE", "--yes", code=1)
     assert len([line for line in done.stdout.splitlines() if line.startswith("{")]) == 2
-    assert b"XYLOPHONE-42" not in raw_of(lantern[1].archive.path)
-    assert b"XYLOPHONE-42" not in raw_of(folder / "b.db")
+    assert b"XYLOPHONE-42" not in archive_bytes(lantern[1].archive.path)
+    assert b"XYLOPHONE-42" not in archive_bytes(folder / "b.db")
     assert "a.txt" in done.stderr
     assert "2 of 3 backups" in done.stderr
     assert not (folder / "c.txt").read_bytes()
@@ -423,9 +423,9 @@ def test_what_only_a_backup_holds_is_forgotten_there(with_backups):
     assert "b.db: would remove" in would.stderr
     assert (folder / "b.db").read_bytes() == before
     run("forget", "--match", "XYLOPHONE", input="n\n", code=1)
-    assert b"XYLOPHONE-42" in raw_of(folder / "b.db")
+    assert b"XYLOPHONE-42" in archive_bytes(folder / "b.db")
     assert "b.db: removed" in run("forget", "--match", "XYLOPHONE", "--yes").stderr
-    assert b"XYLOPHONE-42" not in raw_of(folder / "b.db")
+    assert b"XYLOPHONE-42" not in archive_bytes(folder / "b.db")
     assert "nothing of" in run("forget", "--match", "XYLOPHONE", "--yes", code=1).stderr
 
 
@@ -449,7 +449,7 @@ def test_what_a_cut_left_of_a_match_in_titles_and_questions_goes_too(tmp_path):
         archive.forget(lantern.tenant, ForgetRule(match=phrase), now=1.0)
         titles = {row.id: row.title for row in archive.of(lantern.tenant).sessions()}
     assert titles == {"title": "", "question": ("x " * 40), "beside": "y" * 77 + " co", "short": "it was correct"}
-    assert b"Correct-" not in raw_of(config.archive.path)
+    assert b"Correct-" not in archive_bytes(config.archive.path)
 
 
 # retention
@@ -714,7 +714,7 @@ def test_what_was_under_way_when_it_was_forgotten_stays_out(tmp_path, kind):
             said = ["hello, let us begin", first.json()["choices"][0]["message"]["content"], SECRET]
             with Archive(config.archive.path) as archive:
                 [tenant] = [each.id for each in archive.tenants()]
-            own = {"session": told(first)["session"], "tenant": tenant}
+            own = {"session": lantern_headers(first)["session"], "tenant": tenant}
             rule = (f"--{kind}", own[kind], "--archive", str(config.archive.path))
             model.forget_meanwhile(url, body(*said), "s", *rule)
             again = ask(url, body(*said, "noted", f"what of {OTHER}?"), x_lantern_session="s")
@@ -724,18 +724,18 @@ def test_what_was_under_way_when_it_was_forgotten_stays_out(tmp_path, kind):
                 f.message.text for row in archive.of(tenant).sessions() for f in archive.of(tenant).messages(row.id)
             ]
         assert any("MARIMBA" in text for text in kept)
-        assert b"XYLOPHONE" not in raw_of(config.archive.path)
+        assert b"XYLOPHONE" not in archive_bytes(config.archive.path)
 
 
 def test_what_comes_after_a_forget_is_kept_though_its_clock_was_an_hour_ahead(tmp_path):
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
-            gone = told(ask(url, body(SECRET), x_lantern_session="gone"))["session"]
+            gone = lantern_headers(ask(url, body(SECRET), x_lantern_session="gone"))["session"]
             with Archive(config.archive.path) as archive:
                 tenant = tenant_with(archive, gone)
                 archive.forget(tenant, ForgetRule(), now=time.time() + 3_600)
-            later = told(ask(url, body(OTHER), x_lantern_session="later"))["session"]
+            later = lantern_headers(ask(url, body(OTHER), x_lantern_session="later"))["session"]
         with Archive(config.archive.path, read_only=True) as archive:
             assert [filed.message.text for filed in archive.of(tenant).messages(later)][:1] == [OTHER]
             assert not archive.of(tenant).session(gone)
@@ -752,7 +752,7 @@ def test_what_is_under_way_of_another_conversation_is_kept_when_something_is_for
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
             secret = {"role": "user", "content": SECRET}
-            gone = told(ask(url, body(PROMPT, secret), x_lantern_session="gone"))["session"]
+            gone = lantern_headers(ask(url, body(PROMPT, secret), x_lantern_session="gone"))["session"]
             said = [PROMPT, *({"role": "user", "content": f"shelf {n} holds the {n * 7} mm screws"} for n in range(4))]
             slow = {"role": "user", "content": "a SLOW one, please"}
             own = {"match": "XYLOPHONE-42", "session": gone}
@@ -767,7 +767,7 @@ def test_what_is_under_way_of_another_conversation_is_kept_when_something_is_for
             assert mine.messages(rows["later"].id)[0].message.text == PROMPT["content"]
         assert sum("mm screws" in text for text in kept) == 4
         assert (rows["kept"].title, rows["later"].title) == ("a SLOW one, please", "where are the tulips?")
-        assert b"XYLOPHONE" not in raw_of(config.archive.path)
+        assert b"XYLOPHONE" not in archive_bytes(config.archive.path)
 
 
 def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):

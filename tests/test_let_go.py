@@ -9,7 +9,7 @@ import time
 
 import pytest
 from chats import Chat, Lab, assistant, user
-from scripted import Got, Upstream, Wire, ask, body, config_for, echo, filed, serving, wait_for
+from scripted import ReceivedRequest, Upstream, Wire, ask, body, config_for, echo, filed, serving, wait_for
 from test_restore_scope import ALL, write
 
 from lantern_proxy import turn_memo
@@ -320,7 +320,7 @@ def test_a_proxy_that_nobody_asks_keeps_no_texts_and_no_old_sessions(tmp_path):
 def test_a_request_is_let_go_of_when_it_is_answered(tmp_path):
     """Without a collection of garbage, which comes long after: a request holds all of its history."""
 
-    async def slow(got: Got, wire: Wire) -> None:
+    async def slow(got: ReceivedRequest, wire: Wire) -> None:
         await asyncio.sleep(0.1)  # as models are: until then Lantern looks whether the client is still there
         await echo(got, wire)
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import Upstream, ask, body, config_for, http, say, serving, told
+from scripted import Upstream, ask, body, config_for, http, lantern_headers, respond, serving
 
 from lantern_proxy import Lantern, logs
 from lantern_proxy.cli.main import cli
@@ -428,7 +428,7 @@ def test_an_agents_conversation_that_was_imported_goes_on_through_the_proxy(tmp_
             with Lantern(config, user="sk-one") as lantern:
                 lantern.archive("imported\n1", history)
             with serving(config) as url:
-                answer = told(ask(url, body(*shown, "Which port has file 1?")))
+                answer = lantern_headers(ask(url, body(*shown, "Which port has file 1?")))
         assert (answer["event"], answer["session"]) == (event, "imported?1")
 
 
@@ -462,10 +462,10 @@ def test_what_a_client_compacted_before_it_was_imported_comes_back_when_it_goes_
     def send(url: str, *texts: str, **more: object) -> dict[str, str]:
         headers = {"x-api-key": "sk-one", "x-claude-code-session-id": "5d1c"}
         request = body(*texts, max_tokens=9, **({"system": system, "tools": tools} | more))
-        return told(http.post(f"{url}/v1/messages", json=request, headers=headers))
+        return lantern_headers(http.post(f"{url}/v1/messages", json=request, headers=headers))
 
     answer = json.dumps({"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": "Gladly."}]})
-    with Upstream(say(200, answer.encode())) as upstream:
+    with Upstream(respond(200, answer.encode())) as upstream:
         config = config_for(upstream, tmp_path)
 
         def imported() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from scripted import COMPACTED, Upstream, ask, body, compacted_chat, config_for, serving, told, wait_for
+from scripted import COMPACTED, Upstream, ask, body, compacted_chat, config_for, lantern_headers, serving, wait_for
 
 from lantern_proxy import app
 from lantern_proxy.config import TraceConfig
@@ -20,7 +20,7 @@ FACTS = [f"Fact {n}: service s{n} listens on port {4000 + n}, ticket OPS-{900 + 
 def converse(url: str) -> dict[str, str]:
     question = "Which port has s3?"
     first = compacted_chat(url, "m-1", FACTS, question)
-    told(ask(url, body(*COMPACTED, question, f"I heard: {question}", "thanks"), x_lantern_session="m-1"))
+    lantern_headers(ask(url, body(*COMPACTED, question, f"I heard: {question}", "thanks"), x_lantern_session="m-1"))
     return first
 
 
@@ -115,7 +115,7 @@ def test_a_request_is_one_span_with_its_stages_and_holds_no_text(tmp_path):
         with serving_app(made) as url:
             made.state.proxy.listeners.append(tracer.on_request)
             parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-            mine = told(ask(url, body("a secret word: BLUEBERRY-7"), traceparent=parent))
+            mine = lantern_headers(ask(url, body("a secret word: BLUEBERRY-7"), traceparent=parent))
             wait_for(lambda: (tracer.flush(), kept.get_finished_spans())[1])
     tracer.close()
     spans = {span.name: span for span in kept.get_finished_spans()}

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, lantern_headers, serving, wait_for
 from starlette.routing import Route
 
 from lantern_proxy.admin.api import api_routes
@@ -93,8 +93,8 @@ def test_what_is_answered_is_what_the_document_says(tmp_path):
         assert wait_for(lambda: http.get(f"{url}/lantern/api/search?q=gauge").json())
         lost = [*messages[-2:], {"role": "user", "content": "At how many bar does gauge G-7919 stand?"}]
         answer = ask(url, {"model": "m", "messages": lost}, x_lantern_session="s")
-        assert int(told(answer)["restored"])
-        session = told(answer)["session"]
+        assert int(lantern_headers(answer)["restored"])
+        session = lantern_headers(answer)["session"]
         request = wait_for(lambda: next((r for r in api(url, "requests") if r["restored"]), None))["id"]
 
         def told_of() -> int:

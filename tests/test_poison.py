@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from clock import is_linear
 from msgspec.structs import replace
-from scripted import Upstream, ask, body, config_for, serving, told
+from scripted import Upstream, ask, body, config_for, lantern_headers, serving
 
 from lantern_proxy import pack
 from lantern_proxy.config import RestoreConfig
@@ -91,7 +91,7 @@ def poisoned(url: str, upstream: Upstream, text: str, tool: str = "read_file") -
         said += [answer["choices"][0]["message"], {"role": "user", "content": after}]
     said.append(ask(url, body(*said), **own).json()["choices"][0]["message"])
     answer = ask(url, body(*said[-2:], {"role": "user", "content": "what is the vault number 7431-KB about?"}), **own)
-    assert told(answer)["event"] != "new"
+    assert lantern_headers(answer)["event"] != "new"
     return "\n".join(
         m["content"] if isinstance(m["content"], str) else json.dumps(m["content"], ensure_ascii=False)
         for m in upstream.got[-1].data["messages"]

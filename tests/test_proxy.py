@@ -13,7 +13,7 @@ from itertools import pairwise
 import httpx
 import pytest
 from scripted import (
-    Got,
+    ReceivedRequest,
     Upstream,
     Wire,
     ask,
@@ -22,10 +22,10 @@ from scripted import (
     config_for,
     echo,
     http,
-    say,
+    lantern_headers,
+    respond,
     serving,
     stream,
-    told,
     wait_for,
 )
 
@@ -101,24 +101,24 @@ def test_every_answer_of_a_memory_path_carries_our_headers(url, upstream):
     for n, (status, content) in enumerate(
         [(200, completion("ok")), (429, b"{}"), (500, b"no"), (400, b"bad"), (200, b"?")]
     ):
-        upstream.answer = say(status, content)
-        found = told(ask(url, body(f"headers {n}")))
+        upstream.answer = respond(status, content)
+        found = lantern_headers(ask(url, body(f"headers {n}")))
         assert found.keys() == CONTRACT
         assert re.fullmatch(r"req_[0-9a-f]{16}", found["request"])
         assert (found["event"], found["restored"], found["chars"]) == ("new", "0", "0")
         assert float(found["ms"]) >= 0
     upstream.answer = stream(b"data: [DONE]\n\n")
-    assert told(ask(url, body("streamed", stream=True))).keys() == CONTRACT
-    malformed = told(http.post(f"{url}/chat/completions", content=b"{"))
+    assert lantern_headers(ask(url, body("streamed", stream=True))).keys() == CONTRACT
+    malformed = lantern_headers(http.post(f"{url}/chat/completions", content=b"{"))
     assert malformed.keys() == CONTRACT
     assert (malformed["event"], malformed["session"]) == ("passthrough", "-")
 
 
 def test_events_follow_the_conversation(url, upstream):
     messages = talk(url, "events", 2)
-    first = told(ask(url, body(*messages, "one more thing")))
-    again = told(ask(url, body(*messages, "one more thing")))
-    other = told(ask(url, body(*messages[:2], "something else instead")))
+    first = lantern_headers(ask(url, body(*messages, "one more thing")))
+    again = lantern_headers(ask(url, body(*messages, "one more thing")))
+    other = lantern_headers(ask(url, body(*messages[:2], "something else instead")))
     assert [first["event"], again["event"], other["event"]] == ["turn", "retry", "branch"]
     assert len({found["session"] for found in (first, again, other)}) == 1
     assert len({found["request"] for found in (first, again, other)}) == 3
@@ -127,23 +127,25 @@ def test_events_follow_the_conversation(url, upstream):
 def test_resends_do_not_double_the_archive(url, upstream):
     messages = talk(url, "resend", 2)
     sent = body(*messages, "the same again")
-    upstream.answer = say(200, completion("always the same answer"))
-    session = [told(ask(url, sent))["session"] for _ in range(4)][-1]
+    upstream.answer = respond(200, completion("always the same answer"))
+    session = [lantern_headers(ask(url, sent))["session"] for _ in range(4)][-1]
     texts = [m["text"] for m in http.get(f"{url}/lantern/api/sessions/{session}").json()["messages"]]
     assert len(texts) == len(set(texts)) == 6
 
 
 def test_a_client_may_name_a_session_by_the_id_that_it_was_told(url, upstream):
-    first = told(ask(url, body("we met at the pier of Lisbon")))
-    again = told(ask(url, body("something quite different"), x_lantern_session=first["session"]))
-    stranger = told(ask(url, body("something quite different"), "sk-other", x_lantern_session=first["session"]))
+    first = lantern_headers(ask(url, body("we met at the pier of Lisbon")))
+    again = lantern_headers(ask(url, body("something quite different"), x_lantern_session=first["session"]))
+    stranger = lantern_headers(
+        ask(url, body("something quite different"), "sk-other", x_lantern_session=first["session"])
+    )
     assert again["session"] == first["session"] != stranger["session"]
 
 
 def test_an_explicit_session_holds_what_its_content_does_not_show(url, upstream):
-    one = told(ask(url, body("alpha"), x_lantern_session="mine"))
-    two = told(ask(url, body("an entirely different text"), x_lantern_session="mine"))
-    three = told(ask(url, body("alpha"), x_lantern_session="another"))
+    one = lantern_headers(ask(url, body("alpha"), x_lantern_session="mine"))
+    two = lantern_headers(ask(url, body("an entirely different text"), x_lantern_session="mine"))
+    three = lantern_headers(ask(url, body("alpha"), x_lantern_session="another"))
     assert one["session"] == two["session"] != three["session"]
     assert upstream.got[-1].header("x-lantern-session") is None
 
@@ -164,7 +166,7 @@ def test_what_was_lost_is_back_and_the_request_is_the_clients_but_for_the_block(
         "messages": cut(messages, f"Who keeps the {name} relay number 1?"),
     }
     response = http.post(url + path, json=sent, headers={"authorization": "Bearer sk-one"})
-    found, got = told(response), upstream.got[-1]
+    found, got = lantern_headers(response), upstream.got[-1]
     assert found["event"] == "window"
     assert int(found["restored"]) > 0
     assert fact(name, 1).split("keeper is ")[1] in got.texts
@@ -196,12 +198,12 @@ def test_a_body_of_responses_at_the_path_of_chat_is_archived_and_restored_into_a
     history, seen = [], []
     for n in range(12):
         history.append(item("user", f"Question {n} about the {name} relays, please."))
-        upstream.answer = say(200, answered(fact(name, n)), ("content-type", "application/json"))
-        seen.append(told(post(history)[1])["event"])
+        upstream.answer = respond(200, answered(fact(name, n)), ("content-type", "application/json"))
+        seen.append(lantern_headers(post(history)[1])["event"])
         history.append(item("assistant", fact(name, n)))
     assert seen == ["new", *["turn"] * 11]
     sent, last = post([*history[-4:], item("user", f"Who keeps the {name} relay number 1?")])
-    assert told(last)["event"] == "window"
+    assert lantern_headers(last)["event"] == "window"
     assert fact(name, 1).split("keeper is ")[1] in upstream.got[-1].body.decode()
     assert without_blocks(upstream.got[-1].data) == sent
 
@@ -216,7 +218,7 @@ def test_a_last_event_that_comes_in_pieces_is_archived_whole(tmp_path, is_told_b
     last = event("response.completed", response={"id": "resp_9", "output": [said], "instructions": "x" * 9_000})
     before = event("response.output_item.done", item=said) if is_told_before else b""
 
-    async def answer(got: Got, wire: Wire) -> None:
+    async def answer(got: ReceivedRequest, wire: Wire) -> None:
         await wire.head(200, ("content-type", "text/event-stream"), ("transfer-encoding", "chunked"))
         await wire.chunk(event("response.created", response={"id": "resp_9", "output": []}) + before)
         for piece in (last[:40], last[40:5_000], last[5_000:]):
@@ -229,7 +231,7 @@ def test_a_last_event_that_comes_in_pieces_is_archived_whole(tmp_path, is_told_b
         assert got.content.endswith(last)
     with Archive(config.archive.path) as archive:
         [tenant] = [t.id for t in archive.tenants()]
-        kept = archive.of(tenant).messages(told(got)["session"])
+        kept = archive.of(tenant).messages(lantern_headers(got)["session"])
     assert [(f.message.text, f.partial) for f in kept[1:]] == [(text, False)]
 
 
@@ -239,7 +241,7 @@ def test_a_body_whose_digest_is_told_is_not_changed(url, upstream):
     headers = {"authorization": "Bearer sk-one", "content-type": "application/json", "content-md5": "Zm9v"}
     answer = http.post(f"{url}/v1/chat/completions", content=sent, headers=headers)
     assert upstream.got[-1].body == sent
-    assert (told(answer)["event"], told(answer)["degraded"]) == ("window", "restore:digest")
+    assert (lantern_headers(answer)["event"], lantern_headers(answer)["degraded"]) == ("window", "restore:digest")
 
 
 SHAPES = {
@@ -268,7 +270,7 @@ def test_a_block_finds_its_place_in_every_shape_of_content(url, upstream, shape)
     sent = cut(messages, "")
     sent[-1]["content"] = SHAPES[shape](f"Who keeps the {name} relay number 2?")
     sent.insert(-1, {"role": "user", "content": "two in a row"})
-    found = told(ask(url, body(*sent)))
+    found = lantern_headers(ask(url, body(*sent)))
     got = upstream.got[-1]
     assert int(found["restored"]) > 0
     assert without_blocks(got.data)["messages"] == sent
@@ -283,7 +285,7 @@ def test_all_bytes_outside_the_block_are_the_clients(url, upstream):
     sent = json.dumps({"temperature": 0.10, "messages": messages, "model": "m"}, indent=3).replace("0.1", "1.0E-1")
     sent = sent.replace('"relay', '"\\u0072elay').encode()
     response = http.post(f"{url}/v1/chat/completions", content=sent, headers={"authorization": "Bearer sk-one"})
-    assert int(told(response)["restored"]) > 0
+    assert int(lantern_headers(response)["restored"]) > 0
     assert re.sub(rb"(?:\\n\\n)?<restored_context.*?</restored_context>", b"", upstream.got[-1].body) == sent
 
 
@@ -291,19 +293,21 @@ def test_all_bytes_outside_the_block_are_the_clients(url, upstream):
 def test_restore_off_adds_nothing_to_this_request_only(url, upstream, no):
     messages = talk(url, f"unmoved{no}")
     sent = body(*cut(messages, f"Who keeps the unmoved{no} relay number 1?"))
-    off = told(ask(url, sent, x_lantern_restore=no))
+    off = lantern_headers(ask(url, sent, x_lantern_restore=no))
     assert (off["restored"], off["chars"], upstream.got[-1].data) == ("0", "0", sent)
     assert off["event"] == "window"
-    again = told(ask(url, body(*sent["messages"], "hm", f"And who keeps the unmoved{no} relay number 1 then?")))
+    again = lantern_headers(
+        ask(url, body(*sent["messages"], "hm", f"And who keeps the unmoved{no} relay number 1 then?"))
+    )
     assert int(again["restored"]) > 0
 
 
 def test_the_same_question_without_and_then_with_restores_gets_what_was_lost(url, upstream):
     """As somebody asks who wants to see what Lantern does."""
     sent = body(*cut(talk(url, "compared"), "Who keeps the compared relay number 1?"))
-    off = [told(ask(url, sent, x_lantern_restore="off")) for _ in range(2)]
+    off = [lantern_headers(ask(url, sent, x_lantern_restore="off")) for _ in range(2)]
     assert [(each["event"], each["restored"]) for each in off] == [("window", "0"), ("retry", "0")]
-    found = told(ask(url, sent))
+    found = lantern_headers(ask(url, sent))
     with_it = upstream.got[-1].body
     assert found["event"] == "retry"
     assert int(found["restored"]) > 0
@@ -325,7 +329,7 @@ def test_a_side_call_is_never_restored_into(url, upstream, text):
     messages = talk(url, "side" + str(len(text)))
     system = "Generate a concise title for the conversation. Respond with the title only, in plain text, nothing else."
     first = messages[0]["content"]
-    found = told(
+    found = lantern_headers(
         ask(
             url,
             {
@@ -366,7 +370,7 @@ def test_blocks_are_replayed_byte_for_byte_for_twenty_turns_and_after_a_restart(
                 sent.append(dump(messages))
                 got.append(dump(upstream.got[-1].data["messages"]))
                 blocks.append(BLOCK.findall(got[-1].decode().replace("\\n", "\n")))
-                assert told(answer)["restored"] != "0"
+                assert lantern_headers(answer)["restored"] != "0"
                 messages.append(answer.json()["choices"][0]["message"])
 
         with serving(config) as url:
@@ -392,7 +396,7 @@ def test_a_result_that_was_cleared_before_a_restart_brings_no_second_block_after
             for text in said:
                 messages.append({"role": "user", "content": text})
                 answer = ask(url, body(*messages))
-                events.append(told(answer)["event"])
+                events.append(lantern_headers(answer)["event"])
                 blocks.append(BLOCK.findall(dump(upstream.got[-1].data["messages"]).decode().replace("\\n", "\n")))
                 messages.append(answer.json()["choices"][0]["message"])
             return events
@@ -413,7 +417,7 @@ def test_a_result_that_was_cleared_before_a_restart_brings_no_second_block_after
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_a_client_took_back_is_not_put_back_after_a_restart_either(tmp_path, restarted):
-    def say(url: str, text: str) -> None:
+    def respond(url: str, text: str) -> None:
         messages.append({"role": "user", "content": text})
         messages.append(ask(url, body(*messages)).json()["choices"][0]["message"])
 
@@ -421,11 +425,11 @@ def test_what_a_client_took_back_is_not_put_back_after_a_restart_either(tmp_path
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = talk(url, "relay", 2)
-            say(url, "The spare valve Kuborsel is delivered on the 17th to gate Brimhalt.")
+            respond(url, "The spare valve Kuborsel is delivered on the 17th to gate Brimhalt.")
             messages = messages[:-2]
-            say(url, "The spare valve Kuborsel is delivered on the 21st to gate Ostermoor.")
+            respond(url, "The spare valve Kuborsel is delivered on the 21st to gate Ostermoor.")
             for n in range(4):
-                say(url, fact("cache", n))
+                respond(url, fact("cache", n))
             if not restarted:
                 ask(url, body(*cut(messages, "To which gate is the spare valve Kuborsel delivered?")))
         if restarted:
@@ -456,14 +460,18 @@ def test_a_refusal_for_length_that_a_block_caused_is_asked_again_without_it(url,
         else:
             content = json.dumps({"error": {"message": message}}).encode()
             content = gzip.compress(content) if packed else content
-            await say(status, content, *([("content-encoding", "gzip")] if packed else []))(got, wire)
+            await respond(status, content, *([("content-encoding", "gzip")] if packed else []))(got, wire)
 
     upstream.answer = answer
     sent = body(*cut(messages, f"Who keeps the {name} relay number 1?"))
     response = ask(url, sent)
     assert response.status_code == 200
     assert [got.data == sent for got in upstream.got] == [False, True]
-    assert (told(response)["degraded"], told(response)["restored"], told(response)["chars"]) == (
+    assert (
+        lantern_headers(response)["degraded"],
+        lantern_headers(response)["restored"],
+        lantern_headers(response)["chars"],
+    ) == (
         "restore:length",
         "0",
         "0",
@@ -475,7 +483,7 @@ def test_a_conversation_that_was_refused_for_its_length_is_sent_once_until_it_is
 
     async def answer(got, wire):
         if "restored_context" in got.texts and len(got.body) > most_bytes:
-            await say(400, b'{"error": {"message": "prompt is too long"}}')(got, wire)
+            await respond(400, b'{"error": {"message": "prompt is too long"}}')(got, wire)
         else:
             await echo(got, wire)
 
@@ -485,26 +493,26 @@ def test_a_conversation_that_was_refused_for_its_length_is_sent_once_until_it_is
     for n in range(3):
         upstream.got.clear()
         response = ask(url, body(*left))
-        asked.append((len(upstream.got), told(response)["degraded"]))
+        asked.append((len(upstream.got), lantern_headers(response)["degraded"]))
         left += [response.json()["choices"][0]["message"]["content"], f"Who keeps the refused relay number {n + 2}?"]
     assert asked == [(2, "restore:length"), (1, "restore:length"), (1, "restore:length")]
     most_bytes, short = 100_000, cut(messages, "Who keeps relay 1?")[-1:]
-    session = told(response)["session"]
+    session = lantern_headers(response)["session"]
     response = ask(url, body(*short), x_lantern_session=session)
-    assert int(told(response)["restored"]) > 0
+    assert int(lantern_headers(response)["restored"]) > 0
     longer = ask(url, body(*left, "and now, " + "with many words, " * 99), x_lantern_session=session)
-    assert "degraded" not in told(longer)  # since that was taken
+    assert "degraded" not in lantern_headers(longer)  # since that was taken
 
 
 def test_a_refusal_of_the_clients_own_making_passes(url, upstream):
     refusal = b'{"error": {"code": "context_length_exceeded", "message": "maximum context length"}}'
     messages = talk(url, "own")
     upstream.got.clear()
-    upstream.answer = say(400, refusal)
+    upstream.answer = respond(400, refusal)
     response = ask(url, body(*messages, "too much"))
     assert (response.status_code, response.content, len(upstream.got)) == (400, refusal, 1)
     other = b'{"error": {"message": "tools[0].name is not valid"}}'
-    upstream.answer = say(400, other)
+    upstream.answer = respond(400, other)
     response = ask(url, body(*cut(messages, "Who keeps the own relay number 1?")))
     assert (response.status_code, response.content, len(upstream.got)) == (400, other, 2)
     assert "restored_context" in upstream.got[-1].texts
@@ -519,11 +527,11 @@ CUT_WITHIN_A_SIGN = "The launch code is 7431-KB and all is fine \ud83d"
 
 @pytest.mark.parametrize("session", [{}, {"x_lantern_session": "half"}])
 def test_an_answer_that_its_client_cuts_within_a_character_costs_nothing(url, upstream, session):
-    upstream.answer = say(
+    upstream.answer = respond(
         200, completion("The launch code is 7431-KB and all is fine \U0001f600 with all the rest of it.")
     )
     messages = [{"role": "user", "content": f"what is the launch code? {session}"}]
-    first = told(ask(url, body(*messages), **session))["session"]
+    first = lantern_headers(ask(url, body(*messages), **session))["session"]
     messages += [{"role": "assistant", "content": CUT_WITHIN_A_SIGN}, {"role": "user", "content": "and now?"}]
     for n in range(2):
         later = http.post(
@@ -531,8 +539,8 @@ def test_an_answer_that_its_client_cuts_within_a_character_costs_nothing(url, up
             headers={"authorization": "Bearer sk-one", "content-type": "application/json"}
             | {name.replace("_", "-"): value for name, value in session.items()},
         )  # fmt: skip
-        assert (told(later)["event"], told(later)["session"]) == ("turn", first)
-        assert "degraded" not in told(later)
+        assert (lantern_headers(later)["event"], lantern_headers(later)["session"]) == ("turn", first)
+        assert "degraded" not in lantern_headers(later)
         messages += [{"role": "assistant", "content": f"fine {n}"}, {"role": "user", "content": f"more {n}"}]
 
 
@@ -545,14 +553,16 @@ def test_an_answer_with_half_a_character_is_archived(tmp_path, path):
     whole = json.dumps({"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": text}]})
     last = json.dumps({"type": "response.completed", "response": {"id": "resp_1", "output": output}})
     answers = {
-        "/v1/messages": say(200, whole.encode()),
+        "/v1/messages": respond(200, whole.encode()),
         "/v1/responses": stream(f"event: response.completed\ndata: {last}\n\n".encode()),
     }
     asked = body("which port?", stream=path == "/v1/responses", input="which port?")
     with Upstream(answer=answers[path]) as upstream:
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
-            session = told(http.post(url + path, json=asked, headers={"authorization": "Bearer k"}))["session"]
+            session = lantern_headers(http.post(url + path, json=asked, headers={"authorization": "Bearer k"}))[
+                "session"
+            ]
         with Archive(config.archive.path) as archive:
             kept = archive.of(archive.tenants()[0].id).messages(session)
     assert [each.message.text for each in kept[1:]] == [text]
@@ -596,7 +606,7 @@ def test_what_a_client_saw_of_a_stream_that_ends_in_an_error_is_archived(tmp_pat
     path, sent = BROKEN[how]
     with Upstream(answer=stream(sent)) as upstream, serving(config := config_for(upstream, tmp_path)) as url:
         asked = body("which vault?", stream=True, input="which vault?")
-        session = told(http.post(url + path, json=asked, headers={"authorization": "Bearer k"}))["session"]
+        session = lantern_headers(http.post(url + path, json=asked, headers={"authorization": "Bearer k"}))["session"]
     with Archive(config.archive.path) as archive:
         kept = archive.of(archive.tenants()[0].id).messages(session)
     assert [(f.message.text, f.partial) for f in kept[1:] if f.message.text] == [(SAID, True)]
@@ -616,9 +626,11 @@ def test_an_import_that_went_on_is_known_after_a_restart(tmp_path, ends):
         with Lantern(config, user="sk-one") as lantern:
             lantern.archive("chat1", [*said, {"role": "user", "content": "and?"}] if ends == "asked" else said)
         with serving(config) as url:
-            assert told(ask(url, body(*said, {"role": "user", "content": "and?"})))["session"] == "chat1"
+            assert lantern_headers(ask(url, body(*said, {"role": "user", "content": "and?"})))["session"] == "chat1"
         with serving(config) as url:
-            later = told(ask(url, body(*said[12:], {"role": "user", "content": "a question without the last one?"})))
+            later = lantern_headers(
+                ask(url, body(*said[12:], {"role": "user", "content": "a question without the last one?"}))
+            )
     assert (later["event"], later["session"]) == ("window", "chat1")
     assert int(later["restored"]) > 0
 
@@ -627,15 +639,15 @@ def test_projects_whose_names_begin_alike_for_long_are_apart(url, upstream):
     upstream.answer = echo
     messages = talk(url, "alike", x_lantern_project="p" * 300 + "one")
     question = cut(messages, "Who keeps the alike relay number 1?")
-    there = told(ask(url, body(*question), x_lantern_project="p" * 300 + "two"))
+    there = lantern_headers(ask(url, body(*question), x_lantern_project="p" * 300 + "two"))
     assert (there["event"], there["restored"]) == ("new", "0")
 
 
 def test_projects_are_apart(url, upstream):
     messages = talk(url, "project", x_lantern_project="one")
     question = cut(messages, "Who keeps the project relay number 1?")
-    there = told(ask(url, body(*question), x_lantern_project="two"))
-    here = told(ask(url, body(*question), x_lantern_project="one"))
+    there = lantern_headers(ask(url, body(*question), x_lantern_project="two"))
+    here = lantern_headers(ask(url, body(*question), x_lantern_project="one"))
     assert (there["event"], there["restored"]) == ("new", "0")
     assert here["event"] == "window"
     assert int(here["restored"]) > 0
@@ -652,18 +664,18 @@ def test_nothing_of_one_tenant_ever_reaches_another(url, upstream):
             text = f"Our vault number {n} opens with {secret}-{n}, ask the night porter."
             answer = ask(url, body(*talks[key], {"role": "user", "content": text}), key)
             talks[key] += [{"role": "user", "content": text}, answer.json()["choices"][0]["message"]]
-            sessions[key].add(told(answer)["session"])
+            sessions[key].add(lantern_headers(answer)["session"])
     for key in keys:
         answer = ask(url, body(*cut(talks[key], "What does vault number 1 open with?", keep=2)), key)
-        sessions[key].add(told(answer)["session"])
-        assert int(told(answer)["restored"]) > 0
+        sessions[key].add(lantern_headers(answer)["session"])
+        assert int(lantern_headers(answer)["restored"]) > 0
         thief = ask(
             url,
             body("What does vault number 1 open with? Tell me CANARY-RED or CANARY-BLUE."),
             key,
             x_lantern_session="shared",
         )
-        assert told(thief)["restored"] == "0"
+        assert lantern_headers(thief)["restored"] == "0"
     assert len(sessions["sk-red"]) == len(sessions["sk-blue"]) == 1
     assert sessions["sk-red"] != sessions["sk-blue"]
     for got in upstream.got:
@@ -683,7 +695,7 @@ def test_credentials_of_one_configured_tenant_share_and_others_do_not(tmp_path):
         config = config_for(upstream, tmp_path, tenants={"team": TenantConfig(keys_sha256=digests)})
         with serving(config) as url:
             messages = talk(url, "team", 2, key="sk-a")
-            events = [told(ask(url, body(*messages, "and now?"), key))["event"] for key in ("sk-b", "sk-c")]
+            events = [lantern_headers(ask(url, body(*messages, "and now?"), key))["event"] for key in ("sk-b", "sk-c")]
             tenants = {t["id"] for t in http.get(f"{url}/lantern/api/tenants").json()}
     assert events == ["turn", "new"]
     assert "team" in tenants
@@ -696,7 +708,7 @@ def test_the_key_counts_wherever_it_stands_also_beside_a_dummy(url, upstream, be
     first, said = f"hello by {header} {beside}!", f"I heard: hello by {header} {beside}!"
     steps = [("k1", body(first)), ("k1", body(first, said, "go on")), ("k2", body(first, said, "go on"))]
     sent = [http.post(f"{url}/v1/chat/completions", json=each, headers={header: key} | beside) for key, each in steps]
-    assert [told(answer)["event"] for answer in sent] == ["new", "turn", "new"]
+    assert [lantern_headers(answer)["event"] for answer in sent] == ["new", "turn", "new"]
     assert upstream.got[-1].header(header) == "k2"
 
 
@@ -738,8 +750,8 @@ def test_many_conversations_at_once_are_neither_mixed_nor_lost(running):
             parts = [json.loads(line[6:]) for line in came.split("\n\n") if line.startswith("data: {")]
             text = "".join(part["choices"][0]["delta"].get("content", "") for part in parts)
             assert text == f"I heard: {name} says line {n} of its own"
-            assert told(response)["event"] == ("turn" if n else "new")
-            sessions.add(told(response)["session"])
+            assert lantern_headers(response)["event"] == ("turn" if n else "new")
+            sessions.add(lantern_headers(response)["session"])
             messages.append({"role": "assistant", "content": text})
         return sessions, messages
 
@@ -764,8 +776,8 @@ def test_parallel_requests_of_one_session_share_its_ledger(url, upstream):
     sent = body(*cut(messages, "Who keeps the parallel relay number 1?"))
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: ask(url, sent), range(8)))
-    assert len({told(a)["session"] for a in answers}) == 1
-    assert sorted(told(a)["event"] for a in answers) == ["retry"] * 7 + ["window"]
+    assert len({lantern_headers(a)["session"] for a in answers}) == 1
+    assert sorted(lantern_headers(a)["event"] for a in answers) == ["retry"] * 7 + ["window"]
     assert len({got.body for got in upstream.got[-8:]}) == 1
 
 
@@ -847,11 +859,11 @@ def test_a_block_stays_when_its_client_takes_back_what_it_wrote_beside_the_quest
     """Clients put a time or their open files behind the text that waits for its answer, and leave them out later."""
     messages, question = talk(url, "dress"), "Who keeps the dress relay number 1?"
     asked = ask(url, body(*cut(messages, f"{question}\n\n<environment_details>\ntime: 10:05\n</environment_details>")))
-    assert int(told(asked)["restored"]) > 0
+    assert int(lantern_headers(asked)["restored"]) > 0
     answer = asked.json()["choices"][0]["message"]["content"]
-    later = told(ask(url, body(*cut(messages, question), answer, "Thank you.")))
+    later = lantern_headers(ask(url, body(*cut(messages, question), answer, "Thank you.")))
     assert later["event"] == "turn"
-    assert (later["restored"], later["chars"]) == (told(asked)["restored"], told(asked)["chars"])
+    assert (later["restored"], later["chars"]) == (lantern_headers(asked)["restored"], lantern_headers(asked)["chars"])
     assert "Agent-dress-1" in upstream.got[-1].texts
 
 
@@ -896,9 +908,9 @@ def test_tenants_seen_longest_ago_make_room(tmp_path):
 def test_after_a_restart_a_conversation_goes_on_in_its_session(tmp_path):
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
         messages = talk(url, "again", 3)
-        before = told(ask(url, body(*messages, "now?")))
+        before = lantern_headers(ask(url, body(*messages, "now?")))
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
-        after = told(ask(url, body(*messages, "now?", "I heard: now?", "then?")))
+        after = lantern_headers(ask(url, body(*messages, "now?", "I heard: now?", "then?")))
     assert after["session"] == before["session"]
     assert after["event"] == "turn"
 
@@ -907,8 +919,8 @@ def test_after_a_restart_a_text_that_two_conversations_share_takes_none_of_them_
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
         first, second = talk(url, "first", 3), talk(url, "second", 3)
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
-        one = told(ask(url, body(*first, "Please write down where we are.")))
-        other = told(ask(url, body(*second, "Please write down where we are.")))
+        one = lantern_headers(ask(url, body(*first, "Please write down where we are.")))
+        other = lantern_headers(ask(url, body(*second, "Please write down where we are.")))
     assert one["event"] == other["event"] == "turn"
     assert one["session"] != other["session"]
 
@@ -958,10 +970,10 @@ def test_after_a_restart_nobody_gets_the_conversation_of_one_who_was_there_first
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
         for history in histories:
             asked = [ask(url, body(*history[: at + 1])) for at in range(0, len(history), 2)]
-        emils = told(asked[-1])["session"]
+        emils = lantern_headers(asked[-1])["session"]
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
-        assert told(ask(url, body(*histories[0], "One more thing.")))["event"] == "turn"
-        found = told(ask(url, body(*common, "Who am I?")))
+        assert lantern_headers(ask(url, body(*histories[0], "One more thing.")))["event"] == "turn"
+        found = lantern_headers(ask(url, body(*common, "Who am I?")))
         assert (found["event"], found["session"]) == ("window", emils)
         assert "Rosa" not in upstream.got[-1].body.decode()
 
@@ -971,12 +983,12 @@ def test_a_restore_that_is_turned_off_archives_all_the_same(tmp_path):
         config = config_for(upstream, tmp_path, restore=RestoreConfig(enabled=False))
         with serving(config) as url:
             messages = talk(url, "quiet")
-            found = told(ask(url, body(*cut(messages, "Who keeps the quiet relay number 1?"))))
+            found = lantern_headers(ask(url, body(*cut(messages, "Who keeps the quiet relay number 1?"))))
             assert (found["event"], found["restored"]) == ("window", "0")
             assert wait_for(lambda: http.get(f"{url}/lantern/api/search", params={"q": "Agent-quiet"}).json())
 
 
 def test_time_spent_in_us_is_told_and_no_more_than_the_whole(url, upstream):
     started = time.perf_counter()
-    spent = float(told(ask(url, body("how long?")))["ms"])
+    spent = float(lantern_headers(ask(url, body("how long?")))["ms"])
     assert 0 < spent < (time.perf_counter() - started) * 1000

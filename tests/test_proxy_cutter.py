@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from msgspec import structs
 from msgspec.structs import replace
-from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, lantern_headers, process, serving, wait_for
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow, Uncut
@@ -222,9 +222,9 @@ def test_a_request_that_restores_waits_for_the_turn_right_before_it(tmp_path):
             *messages[-1:], "hm", {"role": "assistant", "content": "yes?"}, "How many watts does rack R-5 draw?"
         )
         found = ask(url, lost)
-        assert told(found)["event"] in ("window", "compacted"), told(found)
+        assert lantern_headers(found)["event"] in ("window", "compacted"), lantern_headers(found)
         assert "415 watts" in upstream.got[-1].texts
-        assert "degraded" not in told(found)
+        assert "degraded" not in lantern_headers(found)
 
 
 def test_a_killed_process_loses_no_passage(tmp_path):

@@ -13,17 +13,17 @@ from importlib.util import find_spec
 import pytest
 from scripted import (
     Upstream,
+    archive_bytes,
     ask,
     body,
     completion,
     config_for,
     echo,
     http,
-    raw_of,
+    lantern_headers,
     reply_to,
-    say,
+    respond,
     serving,
-    told,
     wait_for,
 )
 
@@ -99,18 +99,18 @@ def test_what_was_asked_in_the_message_of_a_summary_comes_back_when_that_is_gone
 
     async def answer(got, wire):
         said = summary if "Summarize" in str(got.data["messages"][-1]["content"]) else "That is noted."
-        await say(200, completion(said), ("content-type", "application/json"))(got, wire)
+        await respond(200, completion(said), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = talk(url, 8)
             task = "Summarize the conversation so far, so that it can go on without its history. " * 8
-            assert told(ask(url, body(*messages, task)))["event"] == "side"
+            assert lantern_headers(ask(url, body(*messages, task)))["event"] == "side"
             asked = "Depot number 77 ships through gate GATE-77123.\n\nIts keeper is Keeper-771234."
             both = shown.format(summary=summary, asked=asked)
             step = ask(url, body(*messages[len(messages) - kept :], both))
-            assert told(step)["event"] == "compacted"
+            assert lantern_headers(step)["event"] == "compacted"
             later = [m for n in range(8, 12) for m in ({"role": "user", "content": fact(n)}, messages[1])]
             ask(url, body(both, messages[1], *later, "go on"))
             ask(url, body(*later, "Through which gate does depot number 77 ship, and who is its keeper?"))
@@ -152,14 +152,14 @@ def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path, make,
             messages = talk(url, 8)
             kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}]
             first = ask(url, body(*kept))
-            assert told(first)["degraded"] == "restore:deadline"
+            assert lantern_headers(first)["degraded"] == "restore:deadline"
             assert blocks(upstream) == []
             LateRestorer.may.set()
             kept += [first.json()["choices"][0]["message"], {"role": "user", "content": "and now the next step"}]
             answer = ask(url, body(*kept))
         (block,) = blocks(upstream)
         assert "GATE-07919" in block
-        assert told(answer)["restored"] != "0"
+        assert lantern_headers(answer)["restored"] != "0"
         assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
 
 
@@ -183,7 +183,7 @@ def lose_in_vain(url: str, *more: dict) -> list[dict]:
     messages = talk(url, 8)
     kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}, *more]
     first = ask(url, body(*kept))
-    assert told(first)["degraded"] == "restore:deadline"
+    assert lantern_headers(first)["degraded"] == "restore:deadline"
     assert NeverInTime.chosen.wait(30)
     time.sleep(0.5)
     return [*kept, first.json()["choices"][0]["message"]]
@@ -197,7 +197,7 @@ def test_a_late_loss_block_is_chosen_while_nobody_waits(tmp_path):
             assert blocks(upstream) == []
             kept.append({"role": "user", "content": "and now the next step"})
             answer = ask(url, body(*kept))
-            assert "degraded" not in told(answer)
+            assert "degraded" not in lantern_headers(answer)
             (block,) = blocks(upstream)
             assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
             again = [answer.json()["choices"][0]["message"], {"role": "user", "content": "and then the one after it"}]
@@ -218,7 +218,7 @@ def test_a_late_loss_block_comes_with_a_tools_result_and_stays_behind_it(tmp_pat
         with serving(config_for(upstream, tmp_path, restore=settings), make_restorer=NeverInTime) as url:
             kept = [*lose_in_vain(url)[:-1], *step(1)]
             answer = ask(url, body(*kept))
-            assert "degraded" not in told(answer)
+            assert "degraded" not in lantern_headers(answer)
             sent = json.loads(upstream.got[-1].body)["messages"]
             assert sent[:-1] == kept
             assert BLOCK.search(sent[-1]["content"])
@@ -259,12 +259,12 @@ def test_the_rest_of_a_loss_block_that_was_cut_short_comes_with_the_next_questio
             messages = talk(url, 8)
             kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}]
             first = ask(url, body(*kept))
-            assert told(first)["degraded"] == "restore:deadline"
+            assert lantern_headers(first)["degraded"] == "restore:deadline"
             (cut_short,) = blocks(upstream)
             for said in ("and now the next step", "and then the one after it"):
                 kept += [first.json()["choices"][0]["message"], {"role": "user", "content": said}]
                 answer = ask(url, body(*kept))
-                assert "degraded" not in told(answer)
+                assert "degraded" not in lantern_headers(answer)
         again, rest = blocks(upstream)
     assert again == cut_short
     first_gates, other_gates = re.findall(r"GATE-\d+", cut_short), re.findall(r"GATE-\d+", rest)
@@ -290,24 +290,24 @@ def test_a_loss_block_without_a_place_comes_with_the_next_question(tmp_path):
             messages = talk(url, 8)
             kept = [messages[-1], {"role": "assistant", "content": "I begin with"}]
             first = ask(url, body(*kept))
-            assert told(first)["event"] in LOSSES
+            assert lantern_headers(first)["event"] in LOSSES
             assert blocks(upstream) == []
             kept += [{"role": "user", "content": "and now the next step"}]
             answer = ask(url, body(*kept))
         (block,) = blocks(upstream)
         assert "GATE-07919" in block
-        assert told(answer)["restored"] != "0"
+        assert lantern_headers(answer)["restored"] != "0"
 
 
 def test_a_loss_block_whose_message_is_edited_comes_with_the_edited_one(tmp_path):
-    with Upstream(say(200, completion("I wrote it down, with its gate and its keeper."))) as upstream:
+    with Upstream(respond(200, completion("I wrote it down, with its gate and its keeper."))) as upstream:
         config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000, question_chars=0))
         with serving(config) as url:
             last = talk(url, 8)[-1]
             first = ask(url, body(last, {"role": "user", "content": "carry on with that"}))
             (block,) = blocks(upstream)
             edited = ask(url, body(last, {"role": "user", "content": "carry on with the harbour instead"}))
-            assert (told(first)["event"], told(edited)["event"]) == ("window", "branch")
+            assert (lantern_headers(first)["event"], lantern_headers(edited)["event"]) == ("window", "branch")
             assert blocks(upstream) == [block]
             assert "GATE-07919" in block
 
@@ -340,7 +340,7 @@ def test_a_request_that_lost_nothing_does_not_wait_for_the_passages_of_the_turn_
             asked.json()["choices"][0]["message"],
             {"role": "user", "content": "And of depot number 6?"},
         ]
-        assert told(ask(url, body(*again)))["event"] in LOSSES
+        assert lantern_headers(ask(url, body(*again)))["event"] in LOSSES
         assert len(waits) == 3
 
 
@@ -349,7 +349,7 @@ def test_a_session_that_was_not_cut_up_in_time_is_waited_for_with_the_next_quest
     with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=QUICK)) as url:
         kept = [*talk(url, 8)[-4:], {"role": "user", "content": "Which gate does depot number 2 ship through?"}]
         late = ask(url, body(*kept))
-        assert "restore:behind" in told(late)["degraded"]
+        assert "restore:behind" in lantern_headers(late)["degraded"]
         waits[0] = False
         kept += [
             late.json()["choices"][0]["message"],
@@ -384,7 +384,10 @@ def test_what_the_client_took_back_is_not_restored(tmp_path):
 
 
 def test_a_route_sends_a_model_to_an_upstream_of_its_own(tmp_path):
-    with Upstream(say(200, completion("ordinary"))) as upstream, Upstream(say(200, completion("special"))) as other:
+    with (
+        Upstream(respond(200, completion("ordinary"))) as upstream,
+        Upstream(respond(200, completion("special"))) as other,
+    ):
         config = config_for(upstream, tmp_path)
         routes = (RouteConfig(model="special-*", url=f"{other.url}/v1"), RouteConfig(path="/side/*", url=other.url))
         config = config_with_routes(config, routes)
@@ -418,7 +421,9 @@ def test_an_openai_client_has_memory_in_front_of_any_provider(tmp_path, stream):
                 assert answer.status_code == 200
                 said.append(answer.text)
                 messages.append({"role": "assistant", "content": params["mock_response"]})
-            found = told(ask(url, body(*messages[-2:], "Which gate does depot number 1 ship through?", stream=stream)))
+            found = lantern_headers(
+                ask(url, body(*messages[-2:], "Which gate does depot number 1 ship through?", stream=stream))
+            )
         assert all("choices" in text for text in said)
         assert upstream.got == []
         assert (found["event"], int(found["restored"]) > 0) == ("window", True)
@@ -431,7 +436,7 @@ def test_what_anthropics_servers_drop_behind_a_compaction_block_counts_as_lost(t
     def send(url: str, messages: list[dict]) -> dict[str, str]:
         headers = {"x-api-key": "sk-ant", "anthropic-version": "2023-06-01"}
         request = {"model": "m", "max_tokens": 9, "system": "You keep depots.", "messages": messages}
-        return told(http.post(f"{url}/v1/messages", json=request, headers=headers))
+        return lantern_headers(http.post(f"{url}/v1/messages", json=request, headers=headers))
 
     with Upstream(echo) as upstream:
         config = config_for(upstream, tmp_path)
@@ -442,11 +447,11 @@ def test_what_anthropics_servers_drop_behind_a_compaction_block_counts_as_lost(t
                 parts = [{"type": "text", "text": f"Depot {n} is filed."}]
                 if n == 5:
                     parts.insert(0, {"type": "compaction", "content": "The user lists depots, and we file them."})
-                upstream.answer = say(200, answer(*parts))
+                upstream.answer = respond(200, answer(*parts))
                 send(url, messages)
                 messages.append({"role": "assistant", "content": parts})
             question = {"role": "user", "content": "Which gate does depot number 2 ship through?"}
-            upstream.answer = say(200, answer({"type": "text", "text": "G"}))
+            upstream.answer = respond(200, answer({"type": "text", "text": "G"}))
             first = send(url, [*messages, question])
             sent = json.loads(upstream.got[-1].body)["messages"]
             again = send(
@@ -480,7 +485,7 @@ def test_what_was_left_out_is_kept_with_its_reason_also_where_nothing_was_added(
         chat = ask(url, body(*history, "Lovely weather in the mountains of Peru today, is it not?"))
 
         def why(answer) -> dict:
-            address = f"{url}/lantern/api/requests/{told(answer)['request']}"
+            address = f"{url}/lantern/api/requests/{lantern_headers(answer)['request']}"
             wait_for(lambda: http.get(address).status_code == 200)
             return http.get(address).json()
 
@@ -516,7 +521,7 @@ def test_a_session_is_read_ahead_again_when_a_third_of_it_is_new(tmp_path):
                 assert wait_for(lambda: len(read) == len(due))
         assert due == [24, 36, 54]
         assert wait_for(lambda: len(read) == 3)
-        assert set(read) == {told(answer)["session"]}
+        assert set(read) == {lantern_headers(answer)["session"]}
 
 
 def test_what_is_read_ahead_of_a_session_holds_all_that_was_said_until_then(tmp_path):
@@ -554,7 +559,7 @@ def test_what_is_asked_behind_the_command_that_compacted_is_the_question(tmp_pat
     question = "Which gate does depot number 2 ship through?"
     with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=QUESTIONS_ONLY)) as url:
         messages = talk(url, 14)
-        answer = told(ask(url, body(*messages[-4:], BEHIND_A_COMMAND + question)))
+        answer = lantern_headers(ask(url, body(*messages[-4:], BEHIND_A_COMMAND + question)))
         assert answer["event"] == "window"
         assert "GATE-15838" in blocks(upstream)[-1]
         address = f"{url}/lantern/api/requests/{answer['request']}"
@@ -564,7 +569,7 @@ def test_what_is_asked_behind_the_command_that_compacted_is_the_question(tmp_pat
     assert told_as.endswith(question)
 
 
-NOTED = say(200, completion("Thank you, noted."), ("content-type", "application/json"))
+NOTED = respond(200, completion("Thank you, noted."), ("content-type", "application/json"))
 
 
 def test_a_question_is_answered_with_what_was_lost_though_its_client_puts_a_note_behind_it(tmp_path):
@@ -589,8 +594,8 @@ def test_what_a_user_says_where_a_history_begins_anew_without_a_summary_is_resto
     with Upstream(NOTED) as upstream, serving(config_for(upstream, tmp_path)) as url:
         events = []
         for n in range(4):
-            events.append(told(ask(url, body(fact(n)), x_session_id="run-1"))["event"])
-        events.append(told(ask(url, body("Let us go on."), x_session_id="run-1"))["event"])
+            events.append(lantern_headers(ask(url, body(fact(n)), x_session_id="run-1"))["event"])
+        events.append(lantern_headers(ask(url, body("Let us go on."), x_session_id="run-1"))["event"])
         assert events == ["new", "compacted", "compacted", "compacted", "compacted"]
         (block,) = blocks(upstream)
         assert [n for n in range(4) if f"GATE-{n * 7919:05d}" not in block] == []
@@ -611,8 +616,8 @@ def test_a_result_in_the_words_of_a_lost_one_is_restored_when_it_is_lost_in_its_
     with Upstream(NOTED) as upstream, serving(config_for(upstream, tmp_path)) as url:
 
         def send(*messages: dict, answer: dict = noted) -> str:
-            upstream.answer = say(200, completion(**{"text": "", **answer}), ("content-type", "application/json"))
-            return told(ask(url, body(*messages)))["event"]
+            upstream.answer = respond(200, completion(**{"text": "", **answer}), ("content-type", "application/json"))
+            return lantern_headers(ask(url, body(*messages)))["event"]
 
         events = [send(hello), send(*before[:3], answer=ran(1)[0]), send(*before[:5]), send(*before, answer=ran(2)[0])]
         read = {"role": "assistant", "content": "Both of them are read by now."}
@@ -655,8 +660,10 @@ def test_a_block_stays_in_its_message_while_more_is_cleared_before_it_though_its
             answers = [step(1)[0], step(2)[0], done[0], step(3)[0], done[1], *[noted("Good.")] * 3]
             shown = [whole[:1], whole[:3], whole[:5], whole[:7], whole[:9], whole, *cleared]
             for messages, answer in zip(shown, answers, strict=True):
-                upstream.answer = say(200, completion(**{"text": "", **answer}), ("content-type", "application/json"))
-                event = told(ask(url, body(*messages)))["event"]
+                upstream.answer = respond(
+                    200, completion(**{"text": "", **answer}), ("content-type", "application/json")
+                )
+                event = lantern_headers(ask(url, body(*messages)))["event"]
                 got = json.loads(upstream.got[-1].body)["messages"]
                 places.append([at for at, m in enumerate(got) if fact(1) in str(m["content"]) and m["role"] == "user"])
             assert event == "cleared"
@@ -668,8 +675,8 @@ def test_losses_that_come_with_every_request_share_one_budget(tmp_path):
     history, added = [{"role": "user", "content": "Load all depots."}], []
     with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=settings)) as url:
         for n in range(24):
-            upstream.answer = say(200, completion(text="", **step(n)[0]), ("content-type", "application/json"))
-            answer = told(ask(url, body(*history)))
+            upstream.answer = respond(200, completion(text="", **step(n)[0]), ("content-type", "application/json"))
+            answer = lantern_headers(ask(url, body(*history)))
             added.append((answer["event"], int(answer["chars"])))
             history = [history[0], *(m for k in range(n) for m in step(k, CLEARED)), *step(n)]
     assert {event for event, _ in added[2:]} == {"cleared"}
@@ -692,7 +699,7 @@ class Thread:
         self.said: list[dict] = []
         self.last = ""
 
-    def say(self, text: str) -> dict[str, str]:
+    def respond(self, text: str) -> dict[str, str]:
         self.said.append({"role": "user", "content": text})
         return self.send()
 
@@ -702,7 +709,7 @@ class Thread:
         answer = self.post({"thread": thread, "messages": self.said[-1:]} if self.last else created)
         self.last = answer.json()["id"]
         self.said.append({"role": "assistant", "content": answer.json()["content"]})
-        return told(answer)
+        return lantern_headers(answer)
 
     def post(self, request: dict):
         headers = {"x-api-key": "sk-one"}
@@ -717,7 +724,7 @@ class Thread:
         answer = self.post({"messages": self.said, **wish, **START})
         self.said = [{"role": "assistant", "content": answer.json()["content"]}]
         self.lose()
-        return told(answer)
+        return lantern_headers(answer)
 
 
 def minting():
@@ -728,7 +735,7 @@ def minting():
         compacts = got.data.get("compaction")
         block = {"type": "compaction", "content": SUMMARY} if compacts else {"type": "text", "text": "All right."}
         message = {"id": f"msg_{next(ids)}", "type": "message", "role": "assistant", "content": [block]}
-        await say(200, json.dumps(message).encode())(got, wire)
+        await respond(200, json.dumps(message).encode())(got, wire)
 
     return answer
 
@@ -776,7 +783,7 @@ def test_a_stored_response_that_was_compacted_on_its_own_is_followed_by_what_tha
         words = {"type": "message", "id": f"msg_{n}", "role": "assistant", "content": "All right."}
         sealed = {"type": "compaction", "id": f"cmp_{n}", "encrypted_content": "b3BhcXVl"}
         output = [sealed, words] if n == 8 else [words]
-        await say(200, json.dumps({"id": f"resp_{n}", "object": "response", "output": output}).encode())(got, wire)
+        await respond(200, json.dumps({"id": f"resp_{n}", "object": "response", "output": output}).encode())(got, wire)
 
     with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path)) as url:
         heads, sent, previous = [], [], {}
@@ -785,11 +792,11 @@ def test_a_stored_response_that_was_compacted_on_its_own_is_followed_by_what_tha
             request = {"model": "m", "instructions": "You run depots.", "input": text, **previous}
             found = http.post(f"{url}/v1/responses", json=request, headers={"authorization": "Bearer sk-one"})
             previous = {"previous_response_id": found.json()["id"]}
-            heads.append(told(found))
+            heads.append(lantern_headers(found))
             sent.append(BLOCK.findall(upstream.got[-1].data["input"]))
         request = {"model": "m", **previous}  # nothing is said: what a stored prompt asks is not in the request
         found = http.post(f"{url}/v1/responses", json=request, headers={"authorization": "Bearer sk-one"})
-        assert "degraded" not in told(found)
+        assert "degraded" not in lantern_headers(found)
     assert [head["event"] for head in heads] == ["new", *["turn"] * 7, "compacted", "turn"]
     assert {head["session"] for head in heads} == {heads[0]["session"]}
     assert [len(found) for found in sent] == [0] * 8 + [1, 0]
@@ -802,7 +809,7 @@ def test_a_client_that_sends_only_what_is_new_goes_on_in_its_session_after_a_res
     async def answer(got, wire) -> None:
         n = next(ids)
         output = [{"type": "message", "id": f"msg_{n}", "role": "assistant", "content": f"All right, number {n}."}]
-        await say(200, json.dumps({"id": f"resp_{n}", "object": "response", "output": output}).encode())(got, wire)
+        await respond(200, json.dumps({"id": f"resp_{n}", "object": "response", "output": output}).encode())(got, wire)
 
     with Upstream(answer) as upstream:
         heads, previous = [], {}
@@ -811,7 +818,7 @@ def test_a_client_that_sends_only_what_is_new_goes_on_in_its_session_after_a_res
                 request = {"model": "m", "instructions": "You run depots.", "input": text, **previous}
                 found = http.post(f"{url}/v1/responses", json=request, headers={"authorization": "Bearer sk-one"})
             previous = {"previous_response_id": found.json()["id"]}
-            heads.append(told(found))
+            heads.append(lantern_headers(found))
     assert [head["event"] for head in heads] == ["new", "turn", "turn", "turn"]
     assert {head["session"] for head in heads} == {heads[0]["session"]}
 
@@ -832,7 +839,7 @@ def test_the_oldest_of_many_conversations_loses_nothing_when_it_is_compacted_rig
         kept = [*([summary] if shape == "summary" else []), *messages[-4:]]
         with serving(config) as url:
             answer = ask(url, body(*kept, "Which gate does depot number 2 ship through?"))
-        assert told(answer)["event"] in LOSSES
+        assert lantern_headers(answer)["event"] in LOSSES
         assert any("GATE-15838" in block for block in blocks(upstream))
 
 
@@ -842,7 +849,7 @@ def test_the_oldest_of_many_conversations_is_found_though_the_calls_of_all_have_
         function = {"name": "file", "arguments": json.dumps({"note": last["content"]})}
         call = {"id": "call_0", "type": "function", "function": function}
         said = {"text": "", "tool_calls": [call]} if last["role"] == "user" else {"text": "It is filed."}
-        await say(200, completion(**said), ("content-type", "application/json"))(got, wire)
+        await respond(200, completion(**said), ("content-type", "application/json"))(got, wire)
 
     def told_of(url: str, *texts: str) -> list[dict]:
         messages: list[dict] = []
@@ -861,7 +868,7 @@ def test_the_oldest_of_many_conversations_is_found_though_the_calls_of_all_have_
                 told_of(url, f"A kiln of {n * 17} bricks burns for {n} hours.")
         with serving(config) as url:
             answered = ask(url, body(*messages[-8:], "Which gate does depot number 2 ship through?"))
-        assert told(answered)["event"] == "window"
+        assert lantern_headers(answered)["event"] == "window"
         assert any("GATE-15838" in block for block in blocks(upstream))
 
 
@@ -873,7 +880,7 @@ def test_the_oldest_of_many_conversations_is_found_by_the_summary_that_was_made_
 
     async def answer(got, wire):
         said = summary if "Summarize" in str(got.data["messages"][-1]["content"]) else reply_to(got)
-        await say(200, completion(said), ("content-type", "application/json"))(got, wire)
+        await respond(200, completion(said), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
         config = config_for(upstream, tmp_path)
@@ -883,18 +890,20 @@ def test_the_oldest_of_many_conversations_is_found_by_the_summary_that_was_made_
                 ask(url, body(f"How long does a kiln of {n * 17} bricks burn, and what does its fire number {n} eat?"))
             told_so_far = "\n".join(f"{m['role']}: {m['content']}" for m in messages[1:])
             task = {"role": "user", "content": f"Summarize what was said, so that it can go on:\n\n{told_so_far}"}
-            assert told(ask(url, body({"role": "system", "content": "You sum up."}, task)))["event"] == "side"
+            assert (
+                lantern_headers(ask(url, body({"role": "system", "content": "You sum up."}, task)))["event"] == "side"
+            )
         with serving(config) as url:
             shown, asked = (
                 {"role": "user", "content": text} for text in (summary, "Through which gate does depot 2 ship?")
             )
             answered = ask(url, body(system, shown, asked))
-        assert told(answered)["event"] == "compacted"
+        assert lantern_headers(answered)["event"] == "compacted"
         assert any("GATE-15838" in block for block in blocks(upstream))
 
 
 def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path):
-    answer = say(200, completion("I wrote it down, with its gate and its keeper."))
+    answer = respond(200, completion("I wrote it down, with its gate and its keeper."))
     with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path)) as url:
         lines: list[str] = []
 
@@ -902,7 +911,7 @@ def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path
             text = "\n".join(["Current conversation:", *lines[-last:], f"Human: {said}", "AI:"])
             answer = ask(url, body(text), x_lantern_session="one")
             lines.extend([f"Human: {said}", f"AI: {answer.json()['choices'][0]['message']['content']}"])
-            return told(answer)
+            return lantern_headers(answer)
 
         for n in range(8):
             turn(fact(n))
@@ -927,19 +936,21 @@ def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(nudges, t
                 "seen": f"I read sheet number {n} to its very end",
                 "plan": f"I take sheet {n} from the next pile",
             }
-            upstream.answer = say(200, completion(json.dumps(fields)))
+            upstream.answer = respond(200, completion(json.dumps(fields)))
             lines = ["<task>\nRead the sheets.\n</task>\n<past>", memory, *steps, f"</past>\n<look>\n{look}\n</look>"]
             system = {"role": "system", "content": "You read sheets of depots for a clerk, one after the other."}
             nudge = {"role": "user", "content": f"This is step {n}, and you have made no plan. Make one."}
             answer = ask(url, body(system, {"role": "user", "content": "\n".join(lines)}, *[nudge] * nudges))
             steps.append("\n".join([*fields.values(), f"Read: {look}"]))
-            return told(answer)
+            return lantern_headers(answer)
 
         assert [turn(fact(n))["event"] for n in range(8)] == ["new", *["turn"] * 7]
         summary = "Some sheets of depots were read, one after the other, and more of them lie on the next pile."
-        upstream.answer = say(200, completion(summary))
+        upstream.answer = respond(200, completion(summary))
         past = {"role": "user", "content": "\n".join(steps)}
-        assert told(ask(url, body({"role": "system", "content": "Condense notes."}, past)))["event"] == "side"
+        assert (
+            lantern_headers(ask(url, body({"role": "system", "content": "Condense notes."}, past)))["event"] == "side"
+        )
         del steps[:-2]
         assert turn("Which gate does depot number 1 ship through?", summary)["event"] == "compacted"
         lost = "\n".join(blocks(upstream))
@@ -960,16 +971,18 @@ def test_what_a_client_asked_its_summary_with_does_not_come_back(tmp_path):
     async def answer(got, wire):
         asked = str(got.data["messages"][-1]["content"])
         said = summary if "Write a summary" in asked else noted if "77" in asked else "That is noted."
-        await say(200, completion(said), ("content-type", "application/json"))(got, wire)
+        await respond(200, completion(said), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
             messages = [*talk(url, 8), "Depot 77 lies at the river. Its code is RIVER-7719."]
-            assert told(ask(url, body(*messages)))["event"] == "turn"
-            assert told(ask(url, body(*messages, noted, order)))["event"] == "turn"  # a person could wish for it, too
+            assert lantern_headers(ask(url, body(*messages)))["event"] == "turn"
+            assert (
+                lantern_headers(ask(url, body(*messages, noted, order)))["event"] == "turn"
+            )  # a person could wish for it, too
             step = ask(url, body(f"Summary of what was said before:\n\n{summary}", messages[1], "go on"))
-            assert told(step)["event"] == "compacted"
+            assert lantern_headers(step)["event"] == "compacted"
         (block,) = blocks(upstream)
     assert "GATE-15838" in block
     assert "RIVER-7719" in block  # though a summary quotes the answer to it, too
@@ -1001,8 +1014,8 @@ def test_a_result_that_a_summary_call_shows_first_comes_back(tmp_path, api):
     with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path)) as url:
         events = []
         for messages, said in zip(history, [call, noted(summary), noted("Good.")], strict=True):
-            upstream.answer = say(200, answer_of(said, api), ("content-type", "application/json"))
-            events.append(told(http.post(f"{url}/v1/{api}", json=body(*messages), headers=KEY))["event"])
+            upstream.answer = respond(200, answer_of(said, api), ("content-type", "application/json"))
+            events.append(lantern_headers(http.post(f"{url}/v1/{api}", json=body(*messages), headers=KEY))["event"])
         assert events == ["new", "side", "compacted"]
         assert fact(5) in "\n".join(blocks(upstream))
 
@@ -1015,13 +1028,13 @@ def test_a_result_that_a_summary_call_shows_first_is_archived_before_that_call_i
     async def answer(got, wire):
         if TASK in got.texts:
             path, said = tmp_path / "lantern.db", fact(5).encode()
-            seen.append(await asyncio.to_thread(wait_for, lambda: said in raw_of(path), 10.0))
+            seen.append(await asyncio.to_thread(wait_for, lambda: said in archive_bytes(path), 10.0))
         given = {"text": "A summary. " * 40} if TASK in got.texts else {"text": "", **call}
-        await say(200, completion(**given), ("content-type", "application/json"))(got, wire)
+        await respond(200, completion(**given), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path)) as url:
         ask(url, body(load))
-        assert told(ask(url, body(load, call, result, {"role": "user", "content": TASK})))["event"] == "side"
+        assert lantern_headers(ask(url, body(load, call, result, {"role": "user", "content": TASK})))["event"] == "side"
     assert seen == [True]
 
 
@@ -1048,7 +1061,7 @@ async def sums_up(got, wire):
     last = str(got.data["messages"][-1]["content"])
     call, _ = step(5)
     given = {"text": DEPOTS_SUMMARY} if last == TASK else {"text": "", **call} if last == ASKED else {"text": "Noted."}
-    await say(200, completion(**given), ("content-type", "application/json"))(got, wire)
+    await respond(200, completion(**given), ("content-type", "application/json"))(got, wire)
 
 
 def compacted_at_work(url):
@@ -1056,10 +1069,10 @@ def compacted_at_work(url):
     call, result = step(5)
     messages = [*talk(url, 3), said(ASKED)]
     ask(url, body(*messages))
-    assert told(ask(url, body(*messages, call, result, said(TASK))))["event"] == "side"
+    assert lantern_headers(ask(url, body(*messages, call, result, said(TASK))))["event"] == "side"
     shown = f"This is what was said before:\n{DEPOTS_SUMMARY}\n\n{ASKED}"
     worked = ask(url, body(said(shown), call, result))
-    assert told(worked)["event"] == "compacted"
+    assert lantern_headers(worked)["event"] == "compacted"
     return shown, [call, result, worked.json()["choices"][0]["message"]], worked
 
 
@@ -1073,7 +1086,7 @@ def test_a_block_stays_with_a_summary_and_a_question_in_one_message_that_its_cli
             for line in ("Good, let us go on.", "Then we are done for today."):
                 history.append(said(line))
                 gone_on = ask(url, body(*history))
-                assert told(gone_on)["event"] == "turn"
+                assert lantern_headers(gone_on)["event"] == "turn"
                 assert blocks(upstream) == [block]
                 history.append(gone_on.json()["choices"][0]["message"])
         with serving(config_for(upstream, tmp_path)) as url:
@@ -1092,7 +1105,7 @@ def test_a_block_that_goes_on_with_its_message_is_not_counted_again(tmp_path):
 
     with Upstream(sums_up) as upstream, serving(config_for(upstream, tmp_path)) as url:
         shown, behind, worked = compacted_at_work(url)
-        once = [float(told(worked)["restored"]), 1.0]
+        once = [float(lantern_headers(worked)["restored"]), 1.0]
         assert wait_for(lambda: counted(url) == once)
         ask(url, body(said(NOTE + shown), *behind, said("Good, let us go on.")))
         assert len(blocks(upstream)) == 1
@@ -1106,9 +1119,9 @@ def test_a_block_stays_though_nothing_was_to_be_added_when_its_message_came_to_r
         (block,) = blocks(upstream)
         history = [said(NOTE + shown), *behind, said("Good, let us go on.")]
         without = ask(url, body(*history), x_lantern_restore="off")
-        assert (blocks(upstream), told(without)["restored"]) == ([], "0")
+        assert (blocks(upstream), lantern_headers(without)["restored"]) == ([], "0")
         history += [without.json()["choices"][0]["message"], said("Then we are done for today.")]
         ask(url, body(*history))
         assert blocks(upstream) == [block]
-        why = http.get(f"{url}/lantern/api/requests/{told(without)['request']}").json()
+        why = http.get(f"{url}/lantern/api/requests/{lantern_headers(without)['request']}").json()
         assert why["blocks"] == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, lantern_headers, serving, wait_for
 
 from lantern_proxy import Lantern, logs
 from lantern_proxy.archive import Archive
@@ -178,9 +178,9 @@ def test_a_redacted_message_that_comes_again_is_known(tmp_path):
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path, privacy=PrivacyConfig(redact=("cards",)))
         with serving(config) as url:
-            first = told(ask(url, body(said)))
+            first = lantern_headers(ask(url, body(said)))
         with serving(config) as url:
-            second = told(ask(url, body(said, f"I heard: {said}", "and now?")))
+            second = lantern_headers(ask(url, body(said, f"I heard: {said}", "and now?")))
         assert second["session"] == first["session"]
     with Archive(config.archive.path) as archive:
         (tenant,) = archive.tenants()
@@ -259,14 +259,14 @@ def test_of_a_request_that_asks_for_it_no_text_is_archived_now_or_later(tmp_path
             ask(url, body("first, OPEN-1"))
             asked = f"{front}between us: the code is HIDDEN-77 and no other"
             history = ("first, OPEN-1", "I heard: first, OPEN-1", asked)
-            hidden = told(ask(url, body(*history), x_lantern_archive="off"))
-            assert told(ask(url, body(*history)))["event"] == "retry"
+            hidden = lantern_headers(ask(url, body(*history), x_lantern_archive="off"))
+            assert lantern_headers(ask(url, body(*history)))["event"] == "retry"
             assert "HIDDEN-77" in upstream.got[-1].body.decode()
             assert upstream.got[-1].header("x-lantern-archive") is None
             more = (*history, f"I heard: {history[2]}", "last, OPEN-2")
             ask(url, body(*more))
         with serving(config) as url:  # nothing is remembered by now: all of it looks new
-            after = told(ask(url, body(*more, "I heard: last, OPEN-2", "very last, OPEN-3")))
+            after = lantern_headers(ask(url, body(*more, "I heard: last, OPEN-2", "very last, OPEN-3")))
             assert after["session"] == hidden["session"]
             assert "HIDDEN-77" not in http.get(f"{url}/lantern/api/sessions/{after['session']}").text
         raw = raw_of(tmp_path)
@@ -301,9 +301,9 @@ BLOCK = '<restored_context from=\\"lantern\\">secret \\" \\n text</restored_cont
 def test_a_block_that_a_client_sends_back_is_not_archived(tmp_path):
     block = '<restored_context source="lantern">\n[user #1] the code is ECHO-55\n</restored_context>'
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
-        first = told(ask(url, body("my plan is OWN-56")))
+        first = lantern_headers(ask(url, body("my plan is OWN-56")))
         again = body("my plan is OWN-56", "I heard: my plan is OWN-56", f"what now?\n{block}\nOWN-57")
-        assert told(ask(url, again))["session"] == first["session"]
+        assert lantern_headers(ask(url, again))["session"] == first["session"]
     raw = raw_of(tmp_path)
     assert b"OWN-56" in raw
     assert b"OWN-57" in raw

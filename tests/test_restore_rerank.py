@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, told
+from scripted import Upstream, ask, body, completion, config_for, echo, lantern_headers, respond, serving
 from test_proxy_restore import blocks, talk
 
 from lantern_proxy import Lantern
@@ -32,7 +32,7 @@ def restored_with(tmp_path, rerank: RerankConfig) -> tuple[str, dict]:
         with serving(config) as url:
             messages = talk(url, 12)
             answer = ask(url, body(*messages[-4:], QUESTION))
-        return next(iter(blocks(upstream)), ""), told(answer)
+        return next(iter(blocks(upstream)), ""), lantern_headers(answer)
 
 
 def favours(*named: int) -> Callable[[object, object], object]:
@@ -42,7 +42,7 @@ def favours(*named: int) -> Callable[[object, object], object]:
         said = got.data["messages"][-1]["content"]
         numbers = {int(m[2]): int(m[1]) for m in re.finditer(r'\[(\d+)\] "Depot number (\d+) ', said)}
         wanted = [numbers[n] for n in named if n in numbers]
-        await say(200, completion(json.dumps(wanted)), ("content-type", "application/json"))(got, wire)
+        await respond(200, completion(json.dumps(wanted)), ("content-type", "application/json"))(got, wire)
 
     return answer
 
@@ -128,7 +128,7 @@ def test_why_an_evidence_reranker_cannot_be_used_is_logged_once(monkeypatch, cap
 def test_a_model_that_talks_nonsense_changes_nothing(tmp_path, answer):
     (tmp_path / "with").mkdir()
     (tmp_path / "without").mkdir()
-    with Upstream(say(200, completion(answer), ("content-type", "application/json"))) as model:
+    with Upstream(respond(200, completion(answer), ("content-type", "application/json"))) as model:
         block, headers = restored_with(tmp_path / "with", RerankConfig(model="j", model_url=f"{model.url}/v1"))
     plain, _ = restored_with(tmp_path / "without", RerankConfig())
     assert re.sub(r"\d\d:\d\d:\d\d", "", block) == re.sub(r"\d\d:\d\d:\d\d", "", plain)
@@ -147,7 +147,7 @@ def test_a_model_that_cannot_be_reached_or_is_silent_costs_only_its_timeout(tmp_
 
 
 def test_the_hours_calls_are_counted_and_then_no_more_are_made():
-    with Upstream(say(200, completion("[1]"), ("content-type", "application/json"))) as model:
+    with Upstream(respond(200, completion("[1]"), ("content-type", "application/json"))) as model:
         call = ModelCall(RerankConfig(model="j", model_url=f"{model.url}/v1", model_calls_per_hour=2))
         assert [call("s", "u"), call("s", "u")] == ["[1]", "[1]"]
         with pytest.raises(RuntimeError, match="model_calls_per_hour 2 are spent"):
@@ -161,10 +161,10 @@ def test_a_model_that_takes_no_temperature_is_asked_without_it_from_then_on():
         refused = [name for name in ("max_tokens", "temperature") if name in got.data]
         if refused:
             told = {"error": {"message": f"Unsupported parameter: '{refused[0]}'", "param": refused[0]}}
-            await say(400, json.dumps(told).encode(), ("content-type", "application/json"))(got, wire)
+            await respond(400, json.dumps(told).encode(), ("content-type", "application/json"))(got, wire)
         else:
             answer = completion("<think>Is it [1], or [2]?</think>Passage [2] helps most: [2, 1]")
-            await say(200, answer, ("content-type", "application/json"))(got, wire)
+            await respond(200, answer, ("content-type", "application/json"))(got, wire)
 
     with Upstream(reasoning) as model:
         call = ModelCall(RerankConfig(model="j", model_url=f"{model.url}/v1"))
@@ -176,7 +176,7 @@ def test_a_model_that_takes_no_temperature_is_asked_without_it_from_then_on():
 
 
 def test_a_refusal_that_names_nothing_is_one():
-    with Upstream(say(400, b'{"error": "no such model"}', ("content-type", "application/json"))) as model:
+    with Upstream(respond(400, b'{"error": "no such model"}', ("content-type", "application/json"))) as model:
         call = ModelCall(RerankConfig(model="j", model_url=f"{model.url}/v1"))
         with pytest.raises(RuntimeError, match="j gave no order"):
             call("s", "u")
@@ -186,7 +186,7 @@ def test_a_refusal_that_names_nothing_is_one():
 
 def test_the_key_is_the_configured_variables_and_no_other(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sk-judge")
-    with Upstream(say(200, completion("[1]"), ("content-type", "application/json"))) as model:
+    with Upstream(respond(200, completion("[1]"), ("content-type", "application/json"))) as model:
         call = ModelCall(RerankConfig(model="j", model_url=f"{model.url}/v1", model_key_env="JUDGE_KEY"))
         call("s", "u")
         call.close()

@@ -16,8 +16,8 @@ from chats import (
     called,
     parts,
     result,
+    summarised_chat,
     summary_of,
-    summed_up,
     transcript,
     turns,
     user,
@@ -924,7 +924,7 @@ def test_a_summary_that_ends_in_an_open_question_is_one() -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_copy_under_a_new_id_behind_the_summary_goes_on_with_what_was_lost(restart: bool) -> None:
     """A client resumes a conversation, or forks it: that has another id then, and the same history."""
-    chat, _ = summed_up("first")
+    chat, _ = summarised_chat("first")
     history = [*chat.history]
     if restart:
         chat.lab.restart()

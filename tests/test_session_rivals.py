@@ -12,8 +12,8 @@ from chats import (
     assistant,
     called,
     result,
+    summarised_chat,
     summary_of,
-    summed_up,
     transcript,
     turns,
     user,
@@ -202,7 +202,7 @@ def test_our_own_id_names_a_session_that_has_another_of_its_client() -> None:
 
 
 def test_a_summary_alone_under_another_id_is_no_copy() -> None:
-    chat, summary = summed_up("one")
+    chat, summary = summarised_chat("one")
     step = chat.lab.ask(chat.wire([user(summary), NEXT]), headers={"x-session-id": "two"})
     assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, ask, body, config_for, echo, http, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, echo, http, lantern_headers, serving, wait_for
 from starlette.testclient import TestClient
 
 from lantern_proxy import __version__
@@ -121,10 +121,10 @@ def test_a_block_whose_restorer_is_not_made_in_time_is_told_and_comes_with_the_n
                 said.append(ask(url, body(*said)).json()["choices"][0]["message"])
             kept = [*said[-4:], {"role": "user", "content": "carry on with that"}]
             first = ask(url, body(*kept))
-            assert (told(first)["degraded"], told(first)["restored"]) == ("restore:warming", "0")
+            assert (lantern_headers(first)["degraded"], lantern_headers(first)["restored"]) == ("restore:warming", "0")
             may.set()
             kept += [first.json()["choices"][0]["message"], {"role": "user", "content": "and now the next step"}]
-            assert told(ask(url, body(*kept)))["restored"] != "0"
+            assert lantern_headers(ask(url, body(*kept)))["restored"] != "0"
             assert "GATE-07919" in upstream.got[-1].body.decode()
 
 
@@ -150,7 +150,7 @@ def test_a_restorer_that_cannot_be_made_costs_no_answer_is_told_and_is_made_late
             said.append(ask(url, body(*said)).json()["choices"][0]["message"])
         lost = body(*said[-2:], "Through which gate does Depot 1 ship?")
         answer = ask(url, lost)
-        assert (answer.status_code, told(answer)["degraded"]) == (200, "restore:error")
+        assert (answer.status_code, lantern_headers(answer)["degraded"]) == (200, "restore:error")
         assert upstream.got[-1].data == lost
         assert http.get(f"{url}/lantern/health").json()["faults"]["restorer"] >= 1
         tail = [*lost["messages"], answer.json()["choices"][0]["message"]]
@@ -160,7 +160,7 @@ def test_a_restorer_that_cannot_be_made_costs_no_answer_is_told_and_is_made_late
             tail.append({"role": "user", "content": "carry on with that"})
             answer = ask(url, body(*tail))
             tail.append(answer.json()["choices"][0]["message"])
-            return "degraded" not in told(answer) and "GATE-07919" in upstream.got[-1].body.decode()
+            return "degraded" not in lantern_headers(answer) and "GATE-07919" in upstream.got[-1].body.decode()
 
         assert wait_for(restored)
     assert [r.getMessage() for r in caplog.records].count("what was archived can be restored again") == 1
@@ -216,7 +216,7 @@ def test_a_panic_of_native_code_costs_the_restore_and_not_the_answer(tmp_path):
             said.append({"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."})
             said.append(ask(url, body(*said)).json()["choices"][0]["message"])
         answer = ask(url, body(*said[-2:], "Through which gate does Depot 1 ship?"))
-        assert (answer.status_code, told(answer)["degraded"]) == (200, "restore:error")
+        assert (answer.status_code, lantern_headers(answer)["degraded"]) == (200, "restore:error")
         assert ask(url, body("Good morning.")).status_code == 200
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from scripted import Upstream, ask, body, config_for, events, process, serving, stream, wait_for
-from storm import AT_ONCE, fact, handles, hang_ups, one_stream, slow_stream, soak
+from storm import CONCURRENT_CLIENTS, fact, handles, hang_ups, one_stream, slow_stream, soak
 from test_failures import SAID, converse, direct
 
 from lantern_proxy import Lantern
@@ -29,7 +29,7 @@ def test_clients_that_hang_up_are_not_felt_and_leave_nothing_open(upstream, tmp_
     with process(config_for(upstream, tmp_path)) as (serve, url):
         asyncio.run(hang_ups(url, 300))
         # connections to the upstream are kept for later, as many as were used at once; nothing else is
-        assert wait_for(lambda: handles(serve.pid) < AT_ONCE + 40), handles(serve.pid)
+        assert wait_for(lambda: handles(serve.pid) < CONCURRENT_CLIENTS + 40), handles(serve.pid)
         upstream.answer = usual
         assert ask(url, body("still there?")).json()["choices"][0]["message"]["content"] == "I heard: still there?"
         assert serve.poll() is None

@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, lantern_headers, serving, wait_for
 from test_proxy_cutter import TENANT, filed, record
 
 from lantern_proxy import Lantern
@@ -56,7 +56,7 @@ def test_a_key_is_replaced_in_the_config_and_the_memory_stays(tmp_path):
             asked = converse(url, "sk-old", "Tamsin")
         for keys, key in ((("sk-old", "sk-new"), "sk-new"), (("sk-new",), "sk-new"), (("sk-new",), "sk-old")):
             with serving(config_for(upstream, tmp_path, tenants=team(*keys), restore=PATIENT)) as url:
-                answer = told(ask(url, asked, key, x_lantern_session="shared"))
+                answer = lantern_headers(ask(url, asked, key, x_lantern_session="shared"))
                 events.append((answer["event"], "Tamsin" in shown(upstream)))
     assert [seen for _, seen in events] == [True, True, False]
     assert events[-1][0] == "new"

@@ -5,7 +5,7 @@ import shutil
 import time
 
 import pytest
-from scripted import Upstream, ask, body, compacted_chat, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, compacted_chat, config_for, http, lantern_headers, serving, wait_for
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed: pip install -e '.[dev]'")
 
@@ -220,7 +220,7 @@ def test_a_request_shows_up_live(chrome, url, talk):
     until(chrome, "document.getElementById('live').dataset.state === 'on'")
     before = chrome.find_elements(By.CSS_SELECTOR, "tbody tr.fresh")
     assert before == []
-    told(ask(url, body("a question asked while somebody looks"), x_lantern_session="live-1"))
+    lantern_headers(ask(url, body("a question asked while somebody looks"), x_lantern_session="live-1"))
     until(chrome, "document.querySelector('tbody tr.fresh')")
 
 

@@ -6,7 +6,7 @@ import time
 
 import httpx
 import pytest
-from scripted import CHUNKED, Upstream, say
+from scripted import CHUNKED, Upstream, respond
 
 from lantern_proxy.access import swap
 from lantern_proxy.access_keys import ProxyKey
@@ -121,8 +121,8 @@ def test_an_upstream_that_no_proxy_names_is_asked_straight_and_by_our_own_transp
             answer = await client.send("GET", "/v1/models", b"", [], b"")
             return await answer.read(), answer.sent is not None
 
-    with Upstream() as proxy, Upstream(answer=say(200, b"straight")) as upstream:
-        proxy.answer = say(200, b"by the proxy")
+    with Upstream() as proxy, Upstream(answer=respond(200, b"straight")) as upstream:
+        proxy.answer = respond(200, b"by the proxy")
         for name in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(name, proxy.url)
         monkeypatch.setenv("no_proxy", no_proxy)
@@ -140,7 +140,7 @@ def test_a_proxy_of_the_environment_is_asked_as_proxies_are(monkeypatch, scheme,
             with contextlib.suppress(UpstreamError):  # a tunnel that is refused
                 await (await client.send("GET", "/v1/models/a%2Fb", b"c={d}", [], b"")).read()
 
-    with Upstream(answer=say(502, b"")) as proxy:
+    with Upstream(answer=respond(502, b"")) as proxy:
         for name in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(name, proxy.url)
         monkeypatch.setenv("no_proxy", "")
@@ -226,7 +226,7 @@ def test_a_body_goes_out_whole_in_however_many_pieces_it_came(http2):
             for body in (b"{}", [b"{", b"}"], [b"{}"]):
                 await (await client.send("POST", "/v1/embeddings", b"", [], body)).read()
 
-    with Upstream(answer=say(200, b"{}")) as upstream:
+    with Upstream(answer=respond(200, b"{}")) as upstream:
         asyncio.run(send(upstream.url))
     assert [got.body for got in upstream.got] == [b"{}"] * 3
 
@@ -271,11 +271,11 @@ def test_connections_are_used_again_and_a_dead_one_is_replaced():
                 await asyncio.sleep(0.05)
         return upstream.connections
 
-    with Upstream(answer=say(200, b"{}")) as upstream:
+    with Upstream(answer=respond(200, b"{}")) as upstream:
         assert asyncio.run(through(upstream)) == 1
 
     async def once(got, wire):
-        await say(200, b"{}")(got, wire)
+        await respond(200, b"{}")(got, wire)
         wire.writer.close()
 
     with Upstream(answer=once) as upstream:
@@ -297,7 +297,7 @@ def test_an_answer_that_was_read_ahead_gives_its_connection_back(whole):
         await wire.send(b"too")
         wire.writer.close()
 
-    with Upstream(answer=say(400, b"too long") if whole else breaks_off) as upstream:
+    with Upstream(answer=respond(400, b"too long") if whole else breaks_off) as upstream:
         assert asyncio.run(asyncio.wait_for(through(upstream), 30)) == 2
 
 
@@ -312,6 +312,6 @@ def test_an_answer_that_was_read_ahead_can_be_read_again_while_its_connection_se
             await answer.close()
             return ahead, *found
 
-    with Upstream(answer=say(400, b"too long")) as upstream:
+    with Upstream(answer=respond(400, b"too long")) as upstream:
         assert asyncio.run(through(upstream)) == (b"too long", [b"too long"], [b"too long"])
         assert upstream.connections == 1

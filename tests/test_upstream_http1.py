@@ -11,7 +11,7 @@ import threading
 import httpx
 import pytest
 import uvloop
-from scripted import CHUNKED, Upstream, say
+from scripted import CHUNKED, Upstream, respond
 
 from lantern_proxy.upstream import dial, errors
 from lantern_proxy.upstream.connection import _HIGH_BYTES
@@ -150,7 +150,7 @@ def test_a_request_reaches_its_server_as_httpx_sends_it(method, body):
         await answer.aread()
         await transport.aclose()
 
-    with Upstream(answer=say(200, b"{}")) as upstream:
+    with Upstream(answer=respond(200, b"{}")) as upstream:
         asyncio.run(send(httpx.AsyncHTTPTransport(), upstream.url))
         asyncio.run(send(AsHttpx(), upstream.url))
     theirs, mine = upstream.got
@@ -189,7 +189,7 @@ def test_a_connection_that_its_server_closed_is_replaced_without_an_error(method
         if len(seen) == 2:
             wire.writer.close()
         else:
-            await say(200, b"%d" % len(seen))(got, wire)
+            await respond(200, b"%d" % len(seen))(got, wire)
 
     async def work(ask, *_):
         return [await ask(method, b"{}" if method == b"POST" else b"") for _ in range(2)]
@@ -209,7 +209,7 @@ def test_a_body_that_came_in_pieces_goes_out_whole_and_once_more_on_a_new_connec
         if len(seen) == 2:
             wire.writer.close()
         else:
-            await say(200, b"ok")(got, wire)
+            await respond(200, b"ok")(got, wire)
 
     async def work(ask, *_):
         return [await ask(b"POST", pieces) for _ in range(2)]
@@ -244,7 +244,7 @@ def test_a_post_to_a_server_that_closes_is_not_sent_again(worked_s, settings):
             await asyncio.sleep(worked_s)
             wire.writer.close()
         else:
-            await say(200, b"{}")(got, wire)
+            await respond(200, b"{}")(got, wire)
 
     async def work(ask, *_):
         await ask()
@@ -527,7 +527,7 @@ def test_what_the_body_of_a_request_raises_reaches_who_asked():
         with pytest.raises(ValueError, match="the client left"):
             await ask(body=broken())
 
-    with Upstream(answer=say(200, b"{}")) as upstream:
+    with Upstream(answer=respond(200, b"{}")) as upstream:
         run(upstream, work)
 
 
@@ -645,7 +645,7 @@ def test_a_body_may_come_slowly_and_its_connection_is_one_that_no_server_has_clo
         await ask()
         return await ask(body=slowly())
 
-    with Upstream(answer=say(200, b"{}")) as upstream:
+    with Upstream(answer=respond(200, b"{}")) as upstream:
         assert run(upstream, work, silence_s=0.5) == (200, b"{}")
     assert upstream.connections == 2
 
@@ -659,7 +659,7 @@ def test_more_requests_than_connections_wait_their_turn_and_all_are_answered():
         most = max(most, at_once)
         await asyncio.sleep(0.02)
         at_once -= 1
-        await say(200, b"{}")(got, wire)
+        await respond(200, b"{}")(got, wire)
 
     async def work(ask, *_):
         tasks = [asyncio.create_task(ask()) for _ in range(30)]

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, config_for, process, say
+from scripted import Upstream, ask, body, config_for, process, respond
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.litellm import LitellmTransport, litellm
@@ -71,7 +71,7 @@ async def test_a_provider_is_asked_once_and_gets_no_option_of_litellms_own(model
     params = {}
     if apart:
         params["custom_llm_provider"], _, model = model.partition("/")
-    with Upstream(answer=say(500, b"{}", ("content-type", "application/json"))) as upstream:
+    with Upstream(answer=respond(500, b"{}", ("content-type", "application/json"))) as upstream:
         target = "" if names_it else model
         route = RouteConfig(kind="litellm", target=target, url=f"{upstream.url}/v1", params=params)
         async with litellm_client(UpstreamConfig(), route) as http:
@@ -113,7 +113,7 @@ def test_of_a_provider_that_says_nothing_a_stream_is_refused_as_a_whole_answer_i
 
 
 def test_who_asks_a_provider_that_cannot_be_reached_hears_so_and_what_a_provider_refuses_is_its_own(tmp_path):
-    with Upstream(answer=say(422, b'{"error": {"message": "no such unit"}}')) as upstream:
+    with Upstream(answer=respond(422, b'{"error": {"message": "no such unit"}}')) as upstream:
         lost = f'{{model: lost, kind: litellm, target: {MODEL}, url: "http://127.0.0.1:9"}}'
         there = f'{{model: there, kind: litellm, target: openai/m, url: "{upstream.url}"}}'
         with process(config_for(upstream, tmp_path), more=f"upstream: {{routes: [{lost}, {there}]}}\n") as (_, url):

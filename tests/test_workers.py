@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, config_for, process, told, wait_for
+from scripted import Upstream, ask, body, config_for, lantern_headers, process, wait_for
 from test_durability import converse, texts_of
 
 from lantern_proxy.admin.metrics import merged
@@ -78,8 +78,8 @@ def test_a_conversation_whose_connections_reach_any_worker_gets_its_block_and_th
             sent: list[list[str]] = []
             for n in range(5):
                 answer = once(url, body(*kept), key)
-                assert told(answer)["restored"] != "0", (key, n, told(answer))
-                assert "degraded" not in told(answer)
+                assert lantern_headers(answer)["restored"] != "0", (key, n, lantern_headers(answer))
+                assert "degraded" not in lantern_headers(answer)
                 sent.append([str(m["content"]) for m in upstream.got[-1].data["messages"]])
                 kept += [answer.json()["choices"][0]["message"], {"role": "user", "content": f"Noted, {n}."}]
             blocks = BLOCK.findall("\n".join(sent[0]))

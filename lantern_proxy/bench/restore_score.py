@@ -1,6 +1,6 @@
 """Does a block contain the evidence, a fact, an answer? Pure.
 
-The evidence in a turn of at most LONG_CHARS are its sentences with content; in a longer one, the TELLING ones that
+The evidence in a turn of at most LONG_CHARS are its sentences with content; in a longer one, the MOST_TELLING ones that
 share most with the question's answer. A turn is restored when the block contains all of them word for word.
 """
 

@@ -10,7 +10,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lantern_proxy.access_keys import KeysError, missing_upstream_keys, why_closed
-from lantern_proxy.cli import process
+from lantern_proxy.cli.health import configured_url, health, health_at, other_archive
 from lantern_proxy.cli.serve import check_start
 from lantern_proxy.config import Config, UpstreamConfig
 from lantern_proxy.config.check import ConfigError
@@ -27,7 +27,6 @@ from lantern_proxy.turn import LATEST_S
 State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
 _NO_V1 = "it ends without /v1: where chat completions get 404, add /v1 to upstream.openai"
-_HEALTH_S = 2.0
 _CLOCK_S = 300.0
 """How far ahead of the clock the archive's newest turn may be."""
 
@@ -315,54 +314,8 @@ def _trust() -> Iterator[Diagnosis]:
         yield Diagnosis("certificates", "ok", named[0])
 
 
-def health(config: Config) -> dict[str, Any] | None:
-    """The health report of this archive's proxy, and its `url`; None if none answers.
-
-    It is requested where the proxy announced that it listens (`lantern serve --port`), else at the configured address.
-    """
-    urls = (process.served_at(config.archive.path), _configured_url(config))
-    return next(
-        (report for url in urls if (report := _health_at(url, config)) and not _other_archive(report, config)), None
-    )
-
-
-def _configured_url(config: Config) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
-    scheme = "https" if config.server.tls_cert else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.server.port}"
-
-
-def _health_at(url: str, config: Config) -> dict[str, Any] | None:
-    """The health report of a proxy at `url`; None if there is none."""
-    import httpx
-
-    if not url:
-        return None
-    try:
-        with httpx.Client(timeout=_HEALTH_S, trust_env=False, verify=_tls_trust(config.server.tls_cert)) as http:
-            report = http.get(f"{url}/lantern/health").json()
-    except (httpx.HTTPError, ValueError, OSError):
-        return None
-    return report | {"url": url} if isinstance(report, dict) and "status" in report else None
-
-
-def _other_archive(report: Mapping[str, Any], config: Config) -> str:
-    """The path of a proxy's archive if it is not this one; "" also if it does not report one."""
-    path = (report.get("archive") or {}).get("path") or ""
-    return path if path and Path(path).resolve() != config.archive.path.resolve() else ""
-
-
-def _tls_trust(cert: str) -> "ssl.SSLContext | bool":
-    """Trust for a single certificate, whatever host name it was issued for."""
-    if not Path(cert).is_file():  # none, or a pipe, which would be waited for
-        return True
-    context = ssl.create_default_context(cafile=cert)
-    context.check_hostname = False
-    return context
-
-
 def _proxy(config: Config) -> Iterator[Diagnosis]:
-    report = health(config) or _health_at(_configured_url(config), config)
+    report = health(config) or health_at(configured_url(config), config)
     if report is None:
         yield Diagnosis("proxy", "ok", f"none runs at port {config.server.port}; `lantern serve` starts one")
         return
@@ -372,7 +325,7 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
         )
         return
     running = f"version {report['version']} runs for {report.get('uptime_s', 0):,.0f} s at {report['url']}"
-    if other := _other_archive(report, config):
+    if other := other_archive(report, config):
         remedy = "name that one with --archive, or start another `lantern serve` with this one"
         yield Diagnosis("proxy", "warn", f"{running}, but with another archive, {other}", remedy)
         return

@@ -71,7 +71,7 @@ def forget(
     copies = [_inspect_copy(config, each, rule, tenant) for each in backups(config)]
     holding = [copy for copy in copies if copy.may_hold]
     with settings.open(write=not dry_run) as archive:
-        receipts = _dry_run(archive, rule, tenant)
+        receipts = _would_remove(archive, rule, tenant)
         if not receipts and not dry_run:
             finish_wiping(archive, "forgetting", quiet=settings.as_json)
         if not receipts and not holding:
@@ -121,7 +121,7 @@ def _confirm(receipts: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"
     confirm(f"Forget this for good, in {where}?")
 
 
-def _dry_run(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:
+def _would_remove(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:
     """The receipts of a dry run, for tenants with data that `rule` names."""
     import time
 
@@ -157,7 +157,7 @@ def _inspect_copy(config: "Config", path: Path, rule: "ForgetRule", tenant: str 
         return _Copy(path, fault="is a copy under way, or what a killed one left; let it end, or remove this")
     try:
         with Archive(path, read_only=True, key=config.archive.key()) as archive:
-            return _Copy(path, _dry_run(archive, rule, tenant))
+            return _Copy(path, _would_remove(archive, rule, tenant))
     except OlderError:
         return _Copy(path, is_older=True)
     except (ArchiveError, OSError) as error:
@@ -172,7 +172,7 @@ def _forget_in_copy(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: s
 
     try:
         with Archive(copy.path, key=config.archive.key()) as archive:
-            owners = [receipt.tenant for receipt in _dry_run(archive, rule, tenant)]
+            owners = [receipt.tenant for receipt in _would_remove(archive, rule, tenant)]
             copy.would = archive.forget_all(owners, rule, now=time.time())
         _print_copy(copy, "removed")
     except (ArchiveError, OSError) as error:
@@ -214,7 +214,7 @@ def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool
     if (rule.session, rule.project, rule.match, tenant) == (None, None, None, None):
         return True
     with settings.open() as archive:
-        remaining = _dry_run(archive, rule, tenant)
+        remaining = _would_remove(archive, rule, tenant)
         for receipt in remaining:
             row = {"tenant": receipt.tenant, "here": receipt.removed}
             settings.print_json(row) if settings.as_json else click.echo(

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, groupby
@@ -272,7 +272,6 @@ def _import_export(
 
     from lantern_proxy.archive import Archive, ArchiveError, transfer
     from lantern_proxy.cli import render
-    from lantern_proxy.cli.render import counted
 
     _refuse_both(tenant, key_env)
     whole = settings.load()
@@ -296,14 +295,21 @@ def _import_export(
             rows = chain([first], (row for _, row in rest))
             imported = transfer.import_rows(archive, target, rows, now=time.time(), line=line)
             counts.setdefault(target, Counter()).update(imported)
-    for target, found in counts.items():
-        if settings.as_json:
-            settings.print_json({"tenant": target, **found})
-        else:
-            click.echo(f"{target}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
+    _print_counts(settings, counts)
     unknown = [target for target in counts if tenant is None and target not in known and _KEYED.fullmatch(target)]
     if unknown:
         click.echo(_UNKNOWN_TENANTS.format(", ".join(unknown), config.path), err=True)
+
+
+def _print_counts(settings: Settings, counts: Mapping[str, Mapping[str, int]]) -> None:
+    """counts: tenant -> kind of row -> how many were imported"""
+    from lantern_proxy.cli.render import counted
+
+    for tenant, found in counts.items():
+        if settings.as_json:
+            settings.print_json({"tenant": tenant, **found})
+        else:
+            click.echo(f"{tenant}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
 
 
 def _advancing(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from lantern_proxy.cli import doctor
 from lantern_proxy.cli.frame import Settings
+from lantern_proxy.cli.health import health
 from lantern_proxy.cli.render import clean, console, counted, table, when
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def run(settings: Settings, *, watch: bool) -> None:
 
 
 def _status(settings: Settings) -> dict[str, Any]:
-    health = doctor.health(settings.load())
+    report = health(settings.load())
     from lantern_proxy.archive.file import size_bytes
 
     with settings.open() as archive:
@@ -57,7 +57,7 @@ def _status(settings: Settings) -> dict[str, Any]:
             "degraded": [*archive.degraded, *([_HALF_INDEXED] if archive.is_reindexing else [])],
             "tenants": archive.tenants(),
             "day": _day(archive),
-            "proxy": health,
+            "proxy": report,
         }
 
 

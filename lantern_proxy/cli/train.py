@@ -207,8 +207,6 @@ def evidence_reranker(
     """
     from lantern_proxy.bench import pipelines_evidence as evidence
     from lantern_proxy.bench.datasets import DataError
-    from lantern_proxy.bench.pipelines_product import Default
-    from lantern_proxy.bench.resources import Resources
     from lantern_proxy.rerank.train import (
         ARMS,
         ablated,
@@ -225,12 +223,7 @@ def evidence_reranker(
         refuse_unknown(evidence.base_of(base))
         if teacher:
             refuse_unknown(teacher, teacher=True)
-        with Resources(settings.load()) as resources:
-            first = Default(resources)
-            total = sum(len(c.questions) for c in train_set + test_set)
-            with counting("ranking the candidates", total, quiet=settings.as_json) as advance:
-                train_examples, _ = evidence.examples(train_set, first, advance)
-                test_examples, golds = evidence.examples(test_set, first, advance)
+        train_examples, test_examples, golds = _examples(settings, train_set, test_set)
         if teacher:
             with counting_to("asking the teacher", quiet=settings.as_json) as progress:
                 train_examples = with_teacher_scores(train_examples, teacher, progress)
@@ -246,6 +239,23 @@ def evidence_reranker(
         raise click.ClickException(str(error)) from None
     if not settings.as_json:
         click.echo(f"written to {out}; to use it, set rerank.evidence: {out}")
+
+
+def _examples(
+    settings: Settings, train_set: "list[Conversation]", test_set: "list[Conversation]"
+) -> "tuple[list[Example], list[Example], list[int]]":
+    """(training examples, test examples, number of golds of each test question), from the ranking as configured."""
+    from lantern_proxy.bench import pipelines_evidence as evidence
+    from lantern_proxy.bench.pipelines_product import Default
+    from lantern_proxy.bench.resources import Resources
+
+    with Resources(settings.load()) as resources:
+        first = Default(resources)
+        total = sum(len(c.questions) for c in train_set + test_set)
+        with counting("ranking the candidates", total, quiet=settings.as_json) as advance:
+            train_examples, _ = evidence.examples(train_set, first, advance)
+            test_examples, golds = evidence.examples(test_set, first, advance)
+    return train_examples, test_examples, golds
 
 
 def _train(examples: "Sequence[Example]", how: "Training", out: Path, *, quiet: bool) -> Any:

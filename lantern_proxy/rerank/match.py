@@ -85,7 +85,7 @@ class MatchModel:
 
 
 def features(model: Any, text_pairs: Sequence[tuple[str, str]]) -> Any:
-    """Pairs in the input format of `model`, a Matching or a CrossEncoder: padded to the longest."""
+    """Pairs in the input format of `model`, a MatchModel or a CrossEncoder: padded to the longest."""
     questions, memories = [q for q, _ in text_pairs], [m for _, m in text_pairs]
     return model.tokenizer(
         questions, memories, padding=True, truncation="longest_first", max_length=model.max_length, return_tensors="pt"

@@ -70,7 +70,7 @@ class Settings:
 
 
 def train(examples: Sequence[Example], settings: Settings, progress: Callable[[int, int], None]) -> Any:
-    """A CrossEncoder trained on `examples`, or a Matching if the base has no scoring head.
+    """A CrossEncoder trained on `examples`, or a MatchModel if the base has no scoring head.
 
     progress(done, all) after each step. Raises ValueError without gold, and Stopped on ctrl-C.
     """
@@ -201,7 +201,7 @@ def _groups(model: Any, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _sample(example: Example, rng: random.Random) -> Example:
-    """A random sample of at most SAMPLED / 2 golds and as many others, in their order."""
+    """A random sample of at most SAMPLE_SIZE / 2 golds and as many others, in their order."""
     gold = sorted(rng.sample(sorted(example.gold), min(len(example.gold), SAMPLE_SIZE // 2)))
     others = [n for n in range(len(example.memories)) if n not in example.gold]
     kept = sorted([*gold, *rng.sample(others, min(len(others), SAMPLE_SIZE - len(gold)))])

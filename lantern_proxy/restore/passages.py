@@ -172,7 +172,7 @@ class Passages(Sequence[ReadPassage]):
         return asks, tells
 
     def traits(self, rows: Ints) -> Floats:
-        """(len(rows), len(TRAITS)) what kind of text each passage is; zeros for a row of -1."""
+        """(len(rows), len(TEXT_FEATURES)) what kind of text each passage is; zeros for a row of -1."""
 
         def made(missing: list[int]) -> list[tuple[float, ...]]:
             texts = [each.text for each in self._passages(missing)]

@@ -145,7 +145,7 @@ def questions_and_statements(text: str) -> tuple[str, str]:
 
 
 def text_features(text: str, counts: Counts | None = None) -> tuple[float, ...]:
-    """One number for each of TRAITS; counts are per word, so that length matters only once.
+    """One number for each of TEXT_FEATURES; counts are per word, so that length matters only once.
 
     counts: of this text, if known
     """
@@ -172,7 +172,7 @@ def text_features(text: str, counts: Counts | None = None) -> tuple[float, ...]:
 
 
 def question_features(question: str) -> tuple[float, ...]:
-    """One number for each of ASKED: flags, and the question's length in words."""
+    """One number for each of QUESTION_FEATURES: flags, and the question's length in words."""
     patterns = (_WHEN, _WHERE, _WHO, _HOW_MANY, _HOW_LONG, _WHY, _WHAT)
     flags = [float(bool(pattern.search(question))) for pattern in patterns]
     yes_no, plan = float(bool(_YES_NO.match(question))), float(bool(_PLAN.search(question)))

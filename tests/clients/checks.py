@@ -149,8 +149,8 @@ def _is_empty(part: Any) -> bool:
 
 
 def _offered(exchange: Exchange) -> frozenset[str]:
-    heard = exchange.received.heard
-    return frozenset(heard.tools) if heard else frozenset()
+    parsed = exchange.received.parsed
+    return frozenset(parsed.tools) if parsed else frozenset()
 
 
 def _main_tools(exchanges: Sequence[Exchange]) -> frozenset[str]:

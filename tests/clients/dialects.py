@@ -12,8 +12,8 @@ _ids = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A request as the scripted model hears it."""
+class ParsedRequest:
+    """What the scripted model reads of a request."""
 
     api: str
     """chat, responses, compact (POST /responses/compact) or messages."""
@@ -44,7 +44,7 @@ class Reply:
     """What is reported as the size of the request."""
 
 
-def hear(path: str, body: Json) -> Heard:
+def parse_request(path: str, body: Json) -> ParsedRequest:
     if path.endswith("/chat/completions"):
         tools = {
             t["function"]["name"]: t["function"].get("parameters", {})
@@ -53,13 +53,13 @@ def hear(path: str, body: Json) -> Heard:
         }
         said = tuple(part for m in body["messages"] for part in _parts(_role(m["role"]), m.get("content")))
         form = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
-        return Heard("chat", said, tools, bool(body.get("stream")), form=form)
+        return ParsedRequest("chat", said, tools, bool(body.get("stream")), form=form)
     if path.endswith("/messages"):
         tools = {t["name"]: t.get("input_schema", {}) for t in body.get("tools") or []}
         messages = [{"role": "system", "content": body.get("system")}, *body["messages"]]
         said = tuple(part for m in messages for part in _parts(_role(m["role"]), m.get("content")))
         continues = (body.get("thread") or {}).get("previous_message_id", "")
-        return Heard("messages", said, tools, bool(body.get("stream")), "compaction" in body, continues)
+        return ParsedRequest("messages", said, tools, bool(body.get("stream")), "compaction" in body, continues)
     given = body.get("input") or []
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     tools = {
@@ -68,7 +68,7 @@ def hear(path: str, body: Json) -> Heard:
     said = (*_parts("system", body.get("instructions")), *(part for item in items for part in _item(item)))
     last = items[-1].get("type") if items else ""
     api = "compact" if path.endswith("/compact") else "responses"
-    return Heard(api, said, tools, bool(body.get("stream")), triggers=last == "compaction_trigger")
+    return ParsedRequest(api, said, tools, bool(body.get("stream")), triggers=last == "compaction_trigger")
 
 
 def _role(role: str) -> str:
@@ -93,13 +93,13 @@ def _parts(role: str, content: Any) -> Iterator[tuple[str, str]]:
             yield role, part["text"]
 
 
-def say(heard: Heard, body: Json, reply: Reply) -> tuple[str, list[bytes]]:
+def render_answer(request: ParsedRequest, body: Json, reply: Reply) -> tuple[str, list[bytes]]:
     """(content type, pieces of the answer in the order in which they are sent)."""
     n = next(_ids)
-    if heard.api == "compact":
+    if request.api == "compact":
         return _json(_compacted(n, body, reply))
-    whole, events = {"chat": _chat, "responses": _responses, "messages": _messages}[heard.api](n, body, reply)
-    return ("text/event-stream; charset=utf-8", events) if heard.stream else _json(whole)
+    whole, events = {"chat": _chat, "responses": _responses, "messages": _messages}[request.api](n, body, reply)
+    return ("text/event-stream; charset=utf-8", events) if request.stream else _json(whole)
 
 
 def _json(data: Json) -> tuple[str, list[bytes]]:

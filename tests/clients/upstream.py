@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from clients.dialects import Heard, Reply, hear, say
+from clients.dialects import ParsedRequest, Reply, parse_request, render_answer
 from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
@@ -81,7 +81,7 @@ class Received:
     """Number that the recording relay gave it."""
     path: str
     body: bytes
-    heard: Heard | None
+    parsed: ParsedRequest | None
     kind: str
     """main (a turn of the conversation), summary (the client asked for one), other (what it says of its own accord)."""
     answer: bytes = b""
@@ -111,27 +111,27 @@ class Script:
         if request.method != "POST" or not path.endswith(("/chat/completions", "/responses", "/compact", "/messages")):
             return JSONResponse(_about(path))
         body = json.loads(raw)
-        heard = self._with_tools(hear(path, body))
-        kind, reply = self.decide(heard)
-        reply = _by_tool(heard, reply) if kind == "main" else reply
+        parsed = self._with_tools(parse_request(path, body))
+        kind, reply = self.decide(parsed)
+        reply = _by_tool(parsed, reply) if kind == "main" else reply
         refused = self.refuses and kind == "main" and reply.tokens == self.full_tokens
-        content_type, pieces = ("application/json", [_TOO_LONG]) if refused else say(heard, body, reply)
+        content_type, pieces = ("application/json", [_TOO_LONG]) if refused else render_answer(parsed, body, reply)
         tap = request.headers.get("x-tap", "")
-        self.received.append(Received(tap, path, raw, heard, kind, b"".join(pieces)))
+        self.received.append(Received(tap, path, raw, parsed, kind, b"".join(pieces)))
         headers = {"x-request-id": f"req_{tap}"}
         return StreamingResponse(_sent(pieces), 400 if refused else 200, headers, content_type)
 
-    def _with_tools(self, heard: Heard) -> Heard:
+    def _with_tools(self, parsed: ParsedRequest) -> ParsedRequest:
         """What goes on with a conversation that the server holds does not repeat its tools."""
-        before = next((r.heard for r in self.received if heard.continues.encode() in r.answer), None)
-        return replace(heard, tools=before.tools) if heard.continues and before else heard
+        before = next((r.parsed for r in self.received if parsed.continues.encode() in r.answer), None)
+        return replace(parsed, tools=before.tools) if parsed.continues and before else parsed
 
-    def decide(self, heard: Heard) -> tuple[str, Reply]:
+    def decide(self, parsed: ParsedRequest) -> tuple[str, Reply]:
         """(kind of request, what is answered)."""
-        if heard.api == "compact" or heard.triggers:
+        if parsed.api == "compact" or parsed.triggers:
             self.summaries += 1
             return "summary", Reply(f"{SUMMARY} {numbered(self.summaries)}", compaction="b3BhcXVl")
-        texts = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text]
+        texts = [(role, text) for role, text in ((r, _plain(t)) for r, t in parsed.said) if text]
         said = [(role, text) for role, text in texts if role != "system"] or [("user", text) for _, text in texts[-1:]]
         role, last = said[-1] if said else ("user", "")
         if role == "assistant":  # what is asked stands in front of what was said before, if that is no summary
@@ -139,35 +139,35 @@ class Script:
         turn = self._turn(said)
         full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
         tokens = self.full_tokens if full else 2_000
-        if role == "tool" or _RESULT.fullmatch(last) or (heard.tools and _is_interrupted(said)):
+        if role == "tool" or _RESULT.fullmatch(last) or (parsed.tools and _is_interrupted(said)):
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
         spoken = max((t for t in self.turns if t.said in last), key=lambda t: last.rfind(t.said), default=None)
         if "<response>" in last:
             return _in_tags(last, spoken)
-        instructions = next((text for role, text in heard.said if role == "system"), "")
-        if not heard.tools and len(texts) > 1 and all(role == "user" for role, _ in texts):
+        instructions = next((text for role, text in parsed.said if role == "system"), "")
+        if not parsed.tools and len(texts) > 1 and all(role == "user" for role, _ in texts):
             instructions = texts[0][1]  # what they are about stands behind them, in parts of its own
-        elif heard.tools and not _SUMMARISER.match(instructions):
+        elif parsed.tools and not _SUMMARISER.match(instructions):
             instructions = ""
         grown = spoken is not None and last == spoken.said
         if SUMMARY in instructions or self._is_of_turn(instructions, grown=grown):  # what it says asks for no summary
             instructions = ""
         is_title = _TITLE.search(instructions[:400])
-        wish = "" if spoken and _is_said_behind_a_note(last, spoken.said, heard) else _GIVEN.sub("", last)
+        wish = "" if spoken and _is_said_behind_a_note(last, spoken.said, parsed) else _GIVEN.sub("", last)
         if spoken is None or is_title or _ASKS_SUMMARY.search(wish) or _ASKS_SUMMARY.search(instructions):
             kind, reply = self._aside(last, instructions)
-            return kind, replace(reply, **_filled_in(heard, reply.text))
-        return "main", self._spoken_to(heard, spoken, tokens)
+            return kind, replace(reply, **_filled_in(parsed, reply.text))
+        return "main", self._spoken_to(parsed, spoken, tokens)
 
-    def _spoken_to(self, heard: Heard, turn: Turn, tokens: int) -> Reply:
+    def _spoken_to(self, parsed: ParsedRequest, turn: Turn, tokens: int) -> Reply:
         """The answer to a line of the conversation: words, or a command when it asks for one and a shell is offered."""
-        shell = next((name for name in _SHELLS if name in heard.tools), "")
-        numbers = _NUMBERED.findall("\n".join(text for _, text in heard.said))[:-1]
+        shell = next((name for name in _SHELLS if name in parsed.tools), "")
+        numbers = _NUMBERED.findall("\n".join(text for _, text in parsed.said))[:-1]
         if numbers and tokens == self.full_tokens and RUN not in turn.said:
             return replace(self._compressing(numbers), tokens=tokens)
         if RUN not in turn.said or not shell:
-            return replace(Reply(turn.answer, tokens=tokens), **_filled_in(heard, turn.answer))
-        arguments = _arguments(heard.tools[shell], turn.said.partition(RUN)[2])
+            return replace(Reply(turn.answer, tokens=tokens), **_filled_in(parsed, turn.answer))
+        arguments = _arguments(parsed.tools[shell], turn.said.partition(RUN)[2])
         return Reply(tool=shell, arguments=arguments, tokens=tokens)
 
     def _compressing(self, numbers: Sequence[str]) -> Reply:
@@ -210,7 +210,7 @@ class Script:
 
         grown: may what was said stand behind them by now?
         """
-        turns = (r.heard for r in self.received if r.heard and r.kind == "main")
+        turns = (r.parsed for r in self.received if r.parsed and r.kind == "main")
         own = (text for turn in turns for role, text in turn.said if role == "system" and text)
         return any(instructions == text or (grown and instructions.startswith(text)) for text in own)
 
@@ -239,28 +239,28 @@ def _is_interrupted(said: Sequence[tuple[str, str]]) -> bool:
     return SUMMARY in last or (SUMMARY in before and (is_thanks or last.startswith(_GO_ON)))
 
 
-def _is_said_behind_a_note(last: str, said: str, heard: Heard) -> bool:
+def _is_said_behind_a_note(last: str, said: str, parsed: ParsedRequest) -> bool:
     """Has a client put no more than a short sentence of its own in front of what the user said? It asks for nothing."""
-    return bool(heard.tools) and last.endswith(said) and len(last) - len(said) <= _NOTE_CHARS
+    return bool(parsed.tools) and last.endswith(said) and len(last) - len(said) <= _NOTE_CHARS
 
 
-def _filled_in(heard: Heard, text: str) -> dict[str, str]:
+def _filled_in(parsed: ParsedRequest, text: str) -> dict[str, str]:
     """`text` in the form that it is wanted in: JSON of one field, or the only tool that is offered and no shell. Empty
     when there is none.
     """
-    if len(fields := heard.form.get("properties", {})) == 1:
+    if len(fields := parsed.form.get("properties", {})) == 1:
         return {"text": json.dumps(dict.fromkeys(fields, text))}
-    if len(heard.tools) != 1 or set(_SHELLS) & heard.tools.keys():
+    if len(parsed.tools) != 1 or set(_SHELLS) & parsed.tools.keys():
         return {}
-    ((form, schema),) = heard.tools.items()
+    ((form, schema),) = parsed.tools.items()
     first, *others = schema["properties"]
     filled = {first: text} | {name: "Nothing." for name in others if name in schema.get("required", ())}
     return {"text": "", "tool": form, "arguments": json.dumps(filled)}
 
 
-def _by_tool(heard: Heard, reply: Reply) -> Reply:
+def _by_tool(parsed: ParsedRequest, reply: Reply) -> Reply:
     """The words of an answer as the argument of a tool, where a client offers one to answer by."""
-    answering = heard.tools.get(_ANSWERING)
+    answering = parsed.tools.get(_ANSWERING)
     if answering is None or not reply.text:
         return reply
     (field,) = answering["properties"]

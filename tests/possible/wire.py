@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from clients.dialects import Heard, Reply, say
+from clients.dialects import ParsedRequest, Reply, render_answer
 
 Json = dict[str, Any]
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
@@ -192,7 +192,7 @@ def _image(api: str, data: str) -> Json:
 
 def answer(api: str, body: Json, reply: Reply) -> tuple[bytes, Msg, str]:
     """(the answer's bytes, the message as the client keeps it, the id of the response)."""
-    _, pieces = say(Heard(api, (), {}, stream=bool(body["stream"])), body, reply)
+    _, pieces = render_answer(ParsedRequest(api, (), {}, stream=bool(body["stream"])), body, reply)
     data = b"".join(pieces)
     minted = _MINTED.findall(data.decode())
     ids = dict.fromkeys(name for name in minted if name.startswith(("call_", "toolu_")))
