@@ -323,6 +323,22 @@ def test_a_result_that_a_summary_call_shows_first_is_filed_in_its_conversation_a
     assert lab.texts(chat.session).count(AUDIT) == 1
 
 
+@pytest.mark.parametrize(("shown", "is_filed"), [(5, True), (3, True), (1, False)])
+def test_a_result_that_a_summary_call_of_the_end_of_a_history_shows_first_is_filed_in_its_conversation(shown, is_filed):
+    """What stood before was summed up earlier, or is left out. shown: messages before the call, of eleven"""
+    lab = Lab()
+    chat = chat_of(lab)
+    for n in range(2):
+        chat.turn(f"Export number {n} runs at 03:4{n} and writes to the archive.", f"Noted: export {n} is in order.")
+    chat.history.append(user("Please read the audit of this week."))
+    call = called(READ, "read_file", path="audit.txt")
+    lab.answer(chat.send(), call)
+    wish = user("Create a summary of the conversation above:")
+    step = chat.send([*chat.history[-shown:], call, result(READ, AUDIT), wish])
+    assert (step.event, step.main is not None) == ("side", is_filed)
+    assert lab.texts(chat.session).count(AUDIT) == is_filed
+
+
 @pytest.mark.parametrize("call_id", ["call_8b1e4a77", READ])
 def test_a_result_of_another_call_that_a_summary_call_shows_is_not_its_conversations(call_id):
     lab = Lab()

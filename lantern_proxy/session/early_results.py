@@ -19,8 +19,8 @@ from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, me
 _MOST_LABEL = 60
 """Most characters of the label in front of a message, in a text that holds a whole history."""
 _LOOKED_AT, _ALL_THERE = 12, 3
-"""How many of the session's last messages are looked for in such a text; and how many of their last texts must all
-stand there."""
+"""How many of the session's last messages are looked for in a history; and how many of their last texts must all stand
+there."""
 _CLOSES = re.compile(r"\n\s*</[\w:-]{1,40}>")
 """The tag that ends such a history."""
 
@@ -33,8 +33,9 @@ def results_in(known: Known, session: Session, request: Request, *, named: bool)
         return ()
     entries = islice(reversed(before), _LOOKED_AT)
     said = [i for e in entries for i in reversed(e.message.items) if i.kind in ("text", "result") and i.text.strip()]
-    if held_share(session, request) > 0.5 and holds_answer(session, request):
-        shown = {i.print for i in items_of(request.messages)}
+    shown = {i.print for i in items_of(request.messages)}
+    is_end_shown = all(i.print in shown for i in said[:_ALL_THERE])  # what stood before may be summed up already
+    if holds_answer(session, request) and (is_end_shown or held_share(session, request) > 0.5):
         is_own = named or _is_ones(known, [i for i in said[:_ALL_THERE] if i.print in shown])
         return tuple(_of_calls(request, calls, is_own=is_own))
     texts = (i.text for i in items_of(request.messages) if i.kind == "text" and i.role == "user")
