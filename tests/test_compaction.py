@@ -2615,3 +2615,18 @@ def test_a_short_list_of_what_was_done_that_calls_itself_a_summary_is_one():
     chat.history[1:5] = [user("The following is a summary of your previous actions:\n\n[run] ls")]
     step = chat.turn("go on", "I will go on.")
     assert (step.event, step.verdict.summary, step.session.id) == ("compacted", 2, chat.session)
+
+
+@pytest.mark.parametrize(("kept", "event"), [((1, 2, 3), "window"), ((0, 1, 2, 3), "retry"), ((0, 1, 2), "branch")])
+def test_an_answer_that_is_left_out_with_an_older_text_of_the_user_was_not_taken_back(kept, event):
+    """Some clients choose anew with every request which messages they send, by role or by what they are about."""
+    lab, system = Lab(), {"role": "system", "content": SYSTEM}
+    jobs = ("Billing", "The export", "The audit", "The backup")
+    said = [user(f"{job} runs on day {n} of each month, at 03:4{n}.") for n, job in enumerate(jobs)]
+    answers = [assistant(f"Good, number {n} is written down with its time.") for n in range(4)]
+    before = ([], [said[0], answers[0]], [said[0], said[1], answers[1]], said[:3])
+    for shown, asked, answer in zip(before, said, answers, strict=True):
+        lab.answer(lab.ask([system, *shown, asked]), answer)
+    more = [] if event == "retry" else [user("Which of them is the first?")]
+    step = lab.ask([system, *(said[n] for n in kept), *more])
+    assert (step.session.id, step.event) == ("ses_1", event)

@@ -175,7 +175,7 @@ def is_rewritten(diff: Diff) -> bool:
     if min(diff.gone) < diff.last_turn or _lacks_speaker(diff):
         return False
     if not diff.is_rewound:
-        return all(i.kind != "result" for i in diff.gone_items) and not _lacks_line(diff)
+        return all(i.kind != "result" for i in diff.gone_items) and not (_lacks_line(diff) or _is_thinned_out(diff))
     return diff.is_answer_gone and any(diff.new[b].item.role == "assistant" for b in (*diff.fresh, *diff.returned))
 
 
@@ -203,6 +203,15 @@ def _name_of(m: Message) -> str:
         return msgspec.json.decode(m.raw, type=_Named).name
     except msgspec.DecodeError:
         return ""
+
+
+def _is_thinned_out(diff: Diff) -> bool:
+    """Is the last answer gone, and text of the user from before the question that it answered, which is kept? Whoever
+    takes an answer back leaves what stood before it; some clients choose anew each time which messages they send."""
+    gone = {diff.old[a].at: diff.old[a] for a in diff.gone}
+    asked = max((n for n, seat in enumerate(diff.old) if seat.at < diff.answer and is_user_text(seat)), default=0)
+    is_answer_gone = any(at >= diff.answer and diff.session.head[at].produced for at in gone)
+    return is_answer_gone and asked not in diff.gone and any(is_user_text(diff.old[a]) for a in diff.gone if a < asked)
 
 
 class _Named(msgspec.Struct):
