@@ -142,6 +142,20 @@ def opencode_dcp(job: Job) -> list[str]:
     return _opencode(job, 400_000, [f"file://{job.folder}/node_modules/@tarquinen/opencode-dcp/dist/index.js"])
 
 
+def oh_my_opencode(job: Job) -> list[str]:
+    """The same with a plugin that puts an agent of its own in the place of opencode's, and compacts ahead of it."""
+    folder = job.home / ".config/opencode"
+    folder.mkdir()
+    (folder / "node_modules").symlink_to(job.folder / "node_modules")  # so that it installs nothing itself
+    (folder / "package.json").write_text(json.dumps({"dependencies": {"@opencode-ai/plugin": "*"}}))
+    config = {
+        "disabled_mcps": ["websearch", "context7", "grep_app"], "disabled_hooks": ["auto-update-checker"],
+        "experimental": {"preemptive_compaction": True, "dynamic_context_pruning": {"enabled": True}},
+    }  # fmt: skip
+    (folder / "oh-my-opencode.json").write_text(json.dumps(config))
+    return _opencode(job, 100_000, [f"file://{job.folder}/node_modules/oh-my-opencode/dist/index.js"])
+
+
 def _opencode(job: Job, window: int, plugins: list[str]) -> list[str]:
     folder = job.home / ".config/opencode"
     folder.mkdir(exist_ok=True)

@@ -64,10 +64,12 @@ _CAYU = ("cayu==0.15.0",)
 _TURNLOOP = ("turnloop==0.1.12",)
 _FORGE = ("forge-guardrails==0.10.0",)
 _HISTORY = (
-    "openai==3.57.0", "chatcram==0.1.0", "compression-prompt==0.1.2", "contexttrim==0.1.0", "langstate==0.2.4",
-    "llm-context-budget==0.1.0", "roleplay-slim==0.4.1",
+    "openai==3.57.0", "chatcram==0.1.0", "compression-prompt==0.1.2", "contextclip==0.0.3", "contexttrim==0.1.0",
+    "convopack==0.3.2", "ctxfit==0.1.1", "langstate==0.2.4", "llm-context-budget==0.1.0", "roleplay-slim==0.4.1",
+    "rollmem==0.6.0",
 )  # fmt: skip
 _GOOGLE_ADK = ("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0")
+_SWARM = ("langgraph-swarm==0.1.0", "langmem==0.0.30", "langchain-openai==1.7.4", "langgraph==1.2.24")
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 CLIENTS = (
@@ -833,5 +835,44 @@ CLIENTS = (
     Client(
         name="ms-agent", family="MS-Agent", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
         pip=("ms-agent==1.6.0", "loguru==0.7.3"), drive=program("ms_agent_chat.py"),
+    ),
+    Client(
+        name="eve", family="eve", protocol="chat", losses=COMPACTED, compactions=2, package="eve",
+        npm=("eve@0.80.1", "ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92", "zod@4.6.7", "node@24.21.0"),
+        drive=program("eve_agent.mjs"),
+    ),
+    Client(
+        name="oh-my-opencode", family="opencode", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
+        npm=("oh-my-opencode@4.19.4", "opencode-ai@1.18.33"), drive=agents.oh_my_opencode,
+    ),
+    Client(
+        name="neurolink", family="NeuroLink", protocol="responses", losses=COMPACTED | WINDOW, compactions=3,
+        npm=("@juspay/neurolink@9.37.0", "react@19.3.1", "zod@4.6.7", "--legacy-peer-deps"),
+        drive=program("neurolink_chat.mjs"),
+    ),
+    Client(
+        name="langgraph-swarm", family="LangGraph", protocol="chat", losses=COMPACTED, shares="langgraph-swarm",
+        pip=_SWARM, drive=program("swarm_agents.py", "summary"),
+    ),
+    Client(
+        name="langgraph-swarm-trim", family="LangGraph", protocol="chat", losses=WINDOW, compactions=3,
+        shares="langgraph-swarm", pip=_SWARM, drive=program("swarm_agents.py", "trim"),
+    ),
+    Client(
+        name="convopack", family="convopack", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
+        package="convopack", shares="history", pip=_HISTORY, drive=program("history_chat.py", "convopack"),
+    ),
+    Client(
+        name="rollmem", family="rollmem", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
+        package="rollmem", shares="history", pip=_HISTORY, drive=program("history_chat.py", "rollmem"),
+    ),
+    Client(
+        name="ctxfit", family="ctxfit", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        package="ctxfit", shares="history", pip=_HISTORY, drive=program("history_chat.py", "ctxfit"),
+    ),
+    Client(
+        name="contextclip", family="contextclip", protocol="chat", losses=WINDOW | COMPACTED, compactions=2,
+        package="contextclip", tools=False, shares="history", pip=_HISTORY,
+        drive=program("history_chat.py", "contextclip"),
     ),
 )  # fmt: skip

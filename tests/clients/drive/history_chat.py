@@ -1,5 +1,6 @@
 """A chat with OpenAI's SDK whose messages go through a library that shortens them; the argument names it."""
 
+import asyncio
 import json
 import sys
 
@@ -41,6 +42,21 @@ def shortener(name, summed_up):
 
         few = Compressor(CompressorConfig(target_ratio=0.5, min_input_tokens=5, min_input_bytes=20))
         return lambda messages: [*messages[:1], *without_words(few, messages[1:])], False
+    if name == "convopack":
+        from convopack import Packer, SummaryEvict
+
+        return Packer(
+            budget=170, strategy=SummaryEvict(lambda dropped: summed_up(told(dropped)), reserve=40)
+        ).pack_openai, False
+    if name == "ctxfit":
+        from ctxfit import SlidingWindow, fit
+
+        window = {"strategies": [SlidingWindow(keep_turns=3, min_turns=2)], "estimator": "heuristic"}
+        return lambda messages: fit(messages, total_budget=170, **window)[0], False
+    if name == "rollmem":
+        return rolled_up(summed_up), False
+    if name == "contextclip":
+        return clipped, True
     from roleplay_slim import CompressorConfig, compress
 
     return lambda messages: compress(messages, CompressorConfig(keep_recent_turns=2)), False
@@ -64,6 +80,43 @@ def in_budget(summed_up):
         return found.messages
 
     return shorten
+
+
+def told(messages):
+    """Messages of convopack as one text, which asks for their summary."""
+    said = (f"{message.role}: {' '.join(block.text for block in message.content)}" for message in messages)
+    return "Summarize this conversation:\n" + "\n".join(said)
+
+
+def rolled_up(summed_up):
+    """What no longer fits is added to a summary, which stands behind the system prompt."""
+    from rollmem import RollingMemory
+
+    def fold(before, messages):
+        said = "\n".join(f"{message.role}: {message.content}" for message in messages)
+        return summed_up(f"Summarize. Summary so far: {before or 'none'}\n{said}")
+
+    memory = RollingMemory(max_tokens=140, summarize_fn=fold, token_counter=lambda text: len(text) // 4)
+    held = []
+
+    def shorten(messages):
+        for message in messages[1 + len(held) :]:
+            memory.add_message(message["role"], message["content"])
+            held.append(message)
+        return messages[:1] + [{"role": each.role, "content": each.content} for each in memory.get_messages()]
+
+    return shorten
+
+
+def clipped(messages):
+    """Where it is full, all but the last messages becomes one text, which is cut off where it is long."""
+    from contextclip import ContextClipper, Message
+
+    clipper = ContextClipper(budget_tokens=220, tail_messages=3)
+    said = [Message(role=message["role"], content=message["content"]) for message in messages[1:]]
+    if clipper.estimate_usage(said) > 150:
+        said = asyncio.run(clipper.recover(said)).messages
+    return messages[:1] + [{"role": each.role, "content": each.content} for each in said]
 
 
 def without_words(few, messages):
