@@ -197,6 +197,14 @@ def answer_of(protocol: Protocol, text: str) -> bytes:
     path="/v1/chat/completions",
     dresses=[0] * 9,
 )
+@example(  # where results come in messages of the user
+    talks=[
+        [("port port port", "port port port", called), ("port port port", "port port port", False)]
+        for called in (False, True)
+    ],
+    path="/v1/messages",
+    dresses=[0] * 9,
+)
 def test_conversations_side_by_side_in_changing_dress_are_never_split_and_never_taken_for_a_loss(
     talks: list[list[tuple[str, str, bool]]], path: str, dresses: list[int]
 ):

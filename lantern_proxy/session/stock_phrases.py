@@ -1,7 +1,7 @@
 """Requests that share only stock phrases with a conversation, such as bots say to everybody."""
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from lantern_proxy.history.presentation import strings_of, was_asked_with
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, shown_prints, spoken
@@ -19,6 +19,7 @@ from lantern_proxy.session.index import (
     receivers_of,
 )
 from lantern_proxy.session.overlap import end_of_shown, prints_of, said_of, shown_and_asked
+from lantern_proxy.session.request_text import is_user_message
 from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import Item, Message, Request, plain
 
@@ -50,7 +51,7 @@ def shares_only_stock_phrases(known: Known, session: Session, request: Request) 
     last = last_answer(session)
     said, passed = known.said.get(session.id, {}), _passed_last(known, session)
     for at, m in enumerate(shown):
-        if _is_shown_in(last, m) and not (at and _is_to_another(known, session, shown[at - 1], m)):
+        if _is_shown_in(last, m) and not (at and _is_to_another(known, session, _question_of(shown[:at]), m)):
             return False
         text = plain(m.text)
         is_made = said.get(text) == "side" and is_said_once(known, text)
@@ -110,6 +111,12 @@ def _ends_like_last(session: Session, request: Request) -> bool:
     if prints_of(before[-len(asked) :]) == prints_of(asked):
         return True
     return is_telling and prints_of(before[-len(shown) - 1 : -1]) == prints_of(shown)
+
+
+def _question_of(before: Sequence[Message]) -> Message:
+    """What an answer behind these messages answers: the user's last text, if there is one; calls and their results
+    stand between."""
+    return next((m for m in reversed(before) if is_user_message(m)), before[-1])
 
 
 def _is_to_another(known: Known, session: Session, question: Message, answer: Message) -> bool:
