@@ -131,6 +131,15 @@ def test_a_summary_that_came_as_an_answer_links_the_message_that_is_left_and_no_
     assert (step.event, linked) == (("compacted", True) if pasted == "a summary" else ("new", False)), step.link.why
 
 
+@pytest.mark.parametrize("words", ["This session is being continued from a previous conversation.", ""])
+@pytest.mark.parametrize("named", [False, True])
+def test_an_answer_that_alone_is_left_is_a_summary_where_its_client_says_so_in_front_of_it(words, named):
+    chat = talk(Lab(), "en", named=named, tools=False, others=0)
+    chat.turn("Write it all down.", summary_of("zephyr", 8))
+    step = chat.send([assistant(f"{words}\n{summary_of('zephyr', 8)}".strip()), user("Go on.")])
+    assert (step.event, step.session.id) == ("compacted" if words else "window", chat.session), step.link.why
+
+
 @pytest.mark.parametrize("pasted", ["a summary", "the answer before it"])
 def test_a_summary_that_came_as_an_answer_links_what_is_left_where_articles_are_parts_of_words(pasted):
     chat = Chat(Lab())

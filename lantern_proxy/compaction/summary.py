@@ -86,6 +86,14 @@ class _Evidence:
         return [b for b in found if self.gap is None or b <= self.gap]
 
     @cached_property
+    def extended(self) -> Sequence[int]:
+        """Kept texts up to `gap` that hold what stood there before, and more."""
+        diff = self.diff
+        found = ((diff.old[a].item, b) for a, b in diff.matched if self.gap is None or b <= self.gap)
+        texts = ((old, diff.new[b].item, b) for old, b in found if old.kind == "text")
+        return [b for old, new, b in texts if old.print != new.print and plain(old.text) in plain(new.text)]
+
+    @cached_property
     def due(self) -> set[int]:
         """New results of the last answer's calls. They are left out, since tools use the same words about
         everything."""
@@ -268,11 +276,13 @@ def _quoted(evidence: _Evidence) -> int | None:
 
 
 def _marked(evidence: _Evidence) -> int | None:
-    """A text at the beginning that opens with a client's words for a summary, or to which such words were added."""
+    """A text at the beginning that opens with a client's words for a summary, or to which such words were added. The
+    last answer is one only if it stands there whole: formatted anew, it may be all that a window left."""
     diff = evidence.diff
     messages = diff.request.messages
     end = next((at for at, m in enumerate(messages) if m.role not in SYSTEM), 0) + _MARKED
-    early = (b for b in sorted([*evidence.at_gap, *evidence.reworded]) if diff.new[b].at < end)
+    found = sorted({*evidence.at_gap, *evidence.reworded, *evidence.extended})
+    early = (b for b in found if diff.new[b].at < end)
     return next((diff.new[b].at for b in early if is_marked(_added(evidence, b)[0])), None)
 
 
