@@ -14,7 +14,17 @@ from itertools import dropwhile, pairwise, takewhile
 from msgspec.structs import replace
 
 from lantern_proxy.history.forms import form_among, form_of, has_form
-from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, items_of, shown_prints, spoken
+from lantern_proxy.history.record import (
+    Entry,
+    Session,
+    chain_of,
+    chains,
+    goes_on,
+    items_of,
+    place_key,
+    shown_prints,
+    spoken,
+)
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2
@@ -116,13 +126,21 @@ def on_branch(session: Session, request: Request) -> Session:
         held = {m.print: m.role for m in there}
         return sum(role == "assistant" for role in held.values()), len(held)
 
-    best = max(session.forks, key=shown)
+    best = max(_forks_at_place(session, request), key=shown, default=session)
     if shown(best) <= shown(session):
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
     forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
     return replace(_gone_back(session, best, left), asides=session.asides, forks=forks)
+
+
+def _forks_at_place(session: Session, request: Request) -> Sequence[Session]:
+    """The branches that may have come as far as the request shows history, message by message: those that were left
+    after its last known place was reached. All if no place in it is known."""
+    places = map(place_key, reversed(chains(request.messages)))
+    furthest = next((key for key in places if key in session.keys), None)
+    return [each for each in session.forks if furthest is None or furthest in each.keys]
 
 
 def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:
