@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, summary_of, turns, user
+from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
 from msgspec import structs
 
 from lantern_proxy.history.record import Session
@@ -168,6 +168,22 @@ def test_the_last_answer_behind_a_summary_is_no_phrase_where_its_client_leaves_o
         history.append(assistant(said))
     told = "The burst of the limiter, the retry policy of the gateway and who reads the invoice export were looked at."
     after = lab.ask([assistant(told), history[-1], user("And then?")])
+    assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
+
+
+@pytest.mark.parametrize("thinks", ["", "<think>\nWhat do they want of me?\n</think>\n\n"])
+def test_a_summary_that_was_asked_for_like_a_turn_may_come_as_a_result_in_front_of_an_earlier_answer(
+    thinks: str,
+) -> None:
+    lab, history = Lab(), list[Wire]()
+    for text in (*ASKED, "Write down for me what is planned."):
+        history.append(user(text))
+        step = lab.ask(history, tools=TOOLS)
+        said = f"It is point {len(history)} of the list, and the others come later." if text in ASKED else PLAN
+        lab.answer(step, assistant(f"{thinks}{said}"))
+        history.append(assistant(said))
+    recalled = [user("..."), called("memory_1", "recall"), result("memory_1", f"<summary>\n{PLAN}\n</summary>")]
+    after = lab.ask([*recalled, history[-3], user("And then?")], tools=TOOLS)
     assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
 
 

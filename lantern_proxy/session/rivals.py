@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from lantern_proxy.history.branches import states_of
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
+from lantern_proxy.history.presentation import shown_as
 from lantern_proxy.history.record import Session, chains, goes_on, items_of, place_key, spoken
 from lantern_proxy.history.shared_prefix import changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
@@ -380,8 +381,8 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     """Does the request begin with the summary in which a conversation ended, or which a side call made of it since?"""
     made = [text for text in summaries_since(known, session) if not _is_nobodys(known, text)]
     if session.answered and not made:
-        texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
-        made = [text for text in texts if len(text) >= SUMMARY_CHARS]
+        texts = (text for i in session.head[-1].message.items if i.kind == "text" for text in shown_as(i.text))
+        made = [text for text in map(plain, texts) if len(text) >= SUMMARY_CHARS]
     told = [plain(m.text) for m in request.messages[:FIRST] if m.role != "assistant"] if made else []
     return any(text in each for text in made for each in told)
 
