@@ -1308,11 +1308,14 @@ def test_a_wish_for_a_summary_is_a_persons_where_times_changed_in_the_first_mess
     assert (asked.event, asked.session.id) == ("turn", step.session.id), asked.link.why
 
 
-def test_a_short_question_between_two_answers_is_what_its_user_said_where_both_were_pasted():
+@pytest.mark.parametrize("name", ["[{}]: {}", "{}: {}", "**{}:** {}"])
+@pytest.mark.parametrize("nods", [("ok", "weiter", "Ja."), ("Ok.", "Weiter!", "Ja?")])
+def test_a_short_question_between_two_answers_is_what_its_user_said_where_both_were_pasted(nods, name):
     chat = Chat(Lab())
-    for nod, (_, answer) in zip(("ok", "weiter", "Ja."), turns("zephyr", 3), strict=True):
+    for nod, (_, answer) in zip(nods, turns("zephyr", 3), strict=True):
         chat.turn(nod, answer)
-    pasted = f"Suggest three questions that may come next.\n\n{transcript(chat.history)}"
+    lines = (name.format(m["role"].upper(), m["content"]) for m in chat.history)
+    pasted = "\n".join(["Suggest three questions that may come next.\n", *lines])
     step = chat.lab.ask([user(pasted)])
     assert (step.event, step.session.parent) == ("side", chat.session)
 

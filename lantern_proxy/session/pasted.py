@@ -18,6 +18,7 @@ _NAME = re.compile(r"[^\w\s]{0,8}\s?\w{1,30}[:>\]]{1,8}[*\s]{0,8}")
 _NEXT_NAME = re.compile(rf"\s{{0,8}}{_NAME.pattern}")
 _NAMED = re.compile(rf"(?:^|\s|>){_NAME.pattern}$")
 """A speaker's name directly in front of a text."""
+_SIGNS = re.compile(r"\A[\W_]+|[\W_]+\Z")
 _BETWEEN_CHARS = 80
 """Most characters between two pasted answers: the question to the second one, and two names."""
 _MOST_LOOKS = 60_000
@@ -79,11 +80,11 @@ def _is_told(asked: str, answer: str, text: str) -> bool:
 
 
 def _short(said: Mapping[str, str]) -> dict[str, set[str]]:
-    """Speaker -> their texts that are too short to be searched for alone, such as "Yes."."""
+    """Speaker -> their texts, unpunctuated, that are too short to be searched for alone, such as "Yes."."""
     found: dict[str, set[str]] = {}
     for text, who in said.items():
         if who != "side" and 0 < len(text) < PROBE_CHARS:
-            found.setdefault(who, set()).add(text)
+            found.setdefault(who, set()).add(_unpunctuated(text))
     return found
 
 
@@ -126,8 +127,14 @@ def _speakers(
         reach |= {who: max(end, reach.get(who, 0)) for who in voices}
         speakers |= {who for who in voices if all(far < free for other, far in reach.items() if other != who)}
     between = [text[a[1] : b[0]] for a, b in pairwise(sorted(found)) if 0 < b[0] - a[1] <= _BETWEEN_CHARS]
-    lines = {line.strip() for gap in between for line in _NAME.split(gap)}
+    lines = {_unpunctuated(line) for gap in between for line in _NAME.split(gap)}
     return speakers and speakers | {who for who, some in short.items() if not lines.isdisjoint(some)}
+
+
+def _unpunctuated(text: str) -> str:
+    """A text without the signs at its ends: its last one may seem to belong to the name behind it. A text of nothing
+    but signs keeps them."""
+    return _SIGNS.sub("", text) or text.strip()
 
 
 def _places(start: str, text: str) -> Iterator[int]:
