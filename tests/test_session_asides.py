@@ -6,7 +6,7 @@ What its client never shows again is none of the conversation.
 import json
 
 import pytest
-from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, result, summary_of, turns, user
+from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, result, summary_of, transcript, turns, user
 
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.turn import Identity
@@ -577,3 +577,22 @@ def test_a_person_who_asks_for_a_summary_while_the_model_is_at_work_goes_on_with
     for said, answer in turns("zephyr", 3, start=4):
         step = chat.turn(said, answer)
         assert (step.event, step.session.id) == ("turn", chat.session), step.link.why
+
+
+def test_a_summary_is_asked_for_again_after_a_failure_though_the_prompt_holds_the_summary_of_before():
+    chat, tell = Chat(Lab(), tools=TOOLS, named="one"), "Write down what matters, for somebody else who goes on."
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    told = summary_of("zephyr", 4)
+    chat.lab.answer(chat.lab.ask([user(transcript(chat.history))], headers=chat.headers), assistant(told))
+    chat.history = [{"role": "system", "content": told}]
+    for said, answer in turns("amber", 4):
+        chat.turn(said, answer)
+    for n in range(2):
+        asked = [{"role": "system", "content": tell}, *chat.history, user("Write a summary of our conversation.")]
+        step = chat.lab.ask(asked, tools=TOOLS, headers=chat.headers)
+        assert (step.event, step.session.parent) == ("side", chat.session), (n, step.link.why)
+        chat.lab.answer(step, assistant(summary_of("amber", range(n, 4))))
+        step = chat.send([user(f"{summary_of('amber', range(n, 4))}\n\nGo on.")])
+        assert step.event == "compacted"
+        chat.lab.fail(step)

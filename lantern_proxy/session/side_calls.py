@@ -175,7 +175,16 @@ def _is_summed_up_in_system(known: Known, session: Session, request: Request) ->
     told = [text for text, who in said.items() if who in ("side", "assistant")]
     told += known.arguments.get(session.id, ())
     whole = haystack_of(system)
-    return any(len(text) >= SUMMARY_CHARS and text in whole for text in told) and not is_pasted(said, [system])
+    is_told = any(len(text) >= SUMMARY_CHARS and text in whole for text in told)
+    return is_told and not is_pasted(said, [system]) and not _is_of_last_side_call(known, session, system)
+
+
+def _is_of_last_side_call(known: Known, session: Session, system: str) -> bool:
+    """Is a system prompt, word for word, that of the session's last side call? What that asked for is asked for again,
+    though the prompt may hold an earlier summary, too."""
+    side = side_of(known, session)
+    before = (e.message for e in side.head if e.message.role in SYSTEM) if side else ()
+    return bool(system) and system == "\n".join([plain(m.text) for m in before])
 
 
 def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
