@@ -18,9 +18,10 @@ from lantern_proxy.history.embedded import squeezed
 from lantern_proxy.history.presentation import parts_of
 from lantern_proxy.history.record import Entry, Session
 from lantern_proxy.session import Known
+from lantern_proxy.session.contested import went_on_elsewhere
 from lantern_proxy.session.overlap import shown_and_asked
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.rivals import ends_in, settle, went_on_elsewhere
+from lantern_proxy.session.rivals import ends_in, settle
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 

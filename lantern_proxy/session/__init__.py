@@ -40,6 +40,7 @@ from lantern_proxy.session.by_content import (
 )
 from lantern_proxy.session.by_text import count_steps, is_step, link_by_steps, link_by_text
 from lantern_proxy.session.by_words import RECENT_S, begins_anew, spoken_of
+from lantern_proxy.session.contested import calls_lead_elsewhere, is_contested
 from lantern_proxy.session.delegation import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, ids_named, main_of, side_of
@@ -48,7 +49,7 @@ from lantern_proxy.session.instructions import is_summary_call, is_title_call
 from lantern_proxy.session.link_result import BY_ID, DELEGATED, STORED, Link
 from lantern_proxy.session.request_text import user_replies_last
 from lantern_proxy.session.retold_history import holds_whole_history, is_retold
-from lantern_proxy.session.rivals import FIRST, calls_lead_elsewhere, is_contested, is_other_persons_session, settle
+from lantern_proxy.session.rivals import FIRST, is_other_persons_session, settle
 from lantern_proxy.session.side_calls import held_count, held_share, holds_answer, is_side_of
 from lantern_proxy.turn import Identity, Message, Request, plain
 

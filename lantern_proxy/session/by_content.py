@@ -11,6 +11,7 @@ from lantern_proxy.history.record import Session, before_answer, chains, is_empt
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.by_words import is_told_of_several
+from lantern_proxy.session.contested import went_on_elsewhere
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.index import (
     CANDIDATES,
@@ -34,7 +35,6 @@ from lantern_proxy.session.rivals import (
     is_summed_up,
     rivals_of,
     under_prompt,
-    went_on_elsewhere,
 )
 from lantern_proxy.session.stock_phrases import shares_only_stock_phrases
 from lantern_proxy.session.transcript_use import is_own

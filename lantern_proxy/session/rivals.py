@@ -4,17 +4,12 @@ Bots say the same to many, and their users answer with a word. If two conversati
 one person must not get what was said to another.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
-from itertools import dropwhile, islice, takewhile
+from itertools import islice, takewhile
 
-from msgspec.structs import replace
-
-from lantern_proxy.history.branches import states_of
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.presentation import shown_as
-from lantern_proxy.history.record import Session, chains, goes_on, items_of, place_key, spoken
-from lantern_proxy.history.shared_prefix import changed
+from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.index import (
@@ -24,8 +19,6 @@ from lantern_proxy.session.index import (
     holders_of,
     holding_sessions,
     ids_of,
-    is_ones_own,
-    is_said_once,
     numbers_of,
     receivers_of,
     sessions_quoted,
@@ -33,13 +26,11 @@ from lantern_proxy.session.index import (
 )
 from lantern_proxy.session.overlap import (
     ENDS,
-    STANDS,
     end_of_shown,
     fit_of,
     in_common,
     is_end,
     prints_of,
-    run_in,
     said_in,
     said_of,
     shared_end,
@@ -50,11 +41,6 @@ from lantern_proxy.turn import Message, Request, plain
 
 FIRST = 8
 """How many messages at the beginning of a request are searched for a summary."""
-_FEW = 3
-"""A window of at most this many messages, up to its last answer, may be that of a chat which ended so before an
-aside."""
-_ASIDES = 2
-"""How many exchanges at the end of a head may have been asides: an app asks who speaks next, or for a summary."""
 
 
 def rivals_of(known: Known, session: Session, others: Collection[Session], request: Request) -> list[Session]:
@@ -108,7 +94,7 @@ def decide(known: Known, rivals: Sequence[Session], request: Request, weak: Coll
     ids = {s.id: held_ids(known, s, shown_ids) for s in left}
     left = [s for s in left if ids[s.id] == max(ids.values())]
     shown, asked = shown_and_asked(request)
-    fits = {s.id: fit_of(s, *_without_summary(known, s, shown, asked)) for s in left}
+    fits = {s.id: fit_of(s, *without_summary(known, s, shown, asked)) for s in left}
     best = [s for s in left if fits[s.id] == ENDS]
     if best and any(_is_beginning(shown, s) for s in left if s not in best):
         return None  # its user may be back there
@@ -157,7 +143,7 @@ def _is_told(known: Known, sid: str, text: str) -> bool:
     return any(told in text for told in side_summaries(known.said.get(sid, {}).items()))
 
 
-def _without_summary(
+def without_summary(
     known: Known, session: Session, shown: list[Message], asked: list[Message]
 ) -> tuple[list[Message], list[Message]]:
     """`shown` and `asked` without a summary of the session at their beginning, where clients put it."""
@@ -202,14 +188,14 @@ def _is_beginning(shown: list[Message], session: Session) -> bool:
 def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Message]) -> bool:
     """Does a session end with all that a request shows, apart from a summary of it? A short phrase alone does not
     count. See shown_and_asked()."""
-    if session.side or not shown or not _may_end(session, shown, asked):
+    if session.side or not shown or not may_end(session, shown, asked):
         return False
-    shown, asked = _without_summary(known, session, shown, asked)
+    shown, asked = without_summary(known, session, shown, asked)
     is_telling = len(shown) > 1 or any(breadth(plain(m.text)) >= PROBE_CHARS for m in shown)
     return is_telling and is_end(session, shown, asked)
 
 
-def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
+def may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
     """A quick check for ends_in() by the last messages: many sessions got the same answer once."""
     if next((m.print for m in said_in(reversed(session.head))), None) == shown[-1].print:
         return True
@@ -217,154 +203,10 @@ def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bo
     return next((m.print for m in said_in(before)), None) == asked[-1].print
 
 
-def calls_lead_elsewhere(known: Known, session: Session, request: Request) -> bool:
-    """Do ids in the part of a request that differs from `session`, or follows its head, lead to another conversation
-    more often than to `session`?
-
-    Agents with one task make the same calls and get the same results; only the ids of the calls differ.
-    """
-    messages, head = request.messages, [e.message for e in session.head]
-    others = [messages[at] for at in changed(head, messages)] + [*messages[len(head) :]]
-    if any(_is_said_elsewhere(known, session, m) for m in messages[len(head) : end_of_shown(messages)]):
-        return True
-    if not any(m.ids for m in others):
-        return False
-    numbers = numbers_of(others)
-    led = Counter(sid for i in items_of(others) for value in ids_of(i, numbers) for sid in known.by_id.get(value, ()))
-    theirs = _candidates(known, led, request)
-    return any(led[s.id] > led[session.id] for s in theirs)
-
-
-def _is_said_elsewhere(known: Known, session: Session, message: Message) -> bool:
-    """Does a message hold a text of more than a word or two that only one other conversation said or heard?"""
-    said = known.said.get(session.id, {})
-    texts = (plain(i.text) for i in message.items if i.kind == "text")
-    return any(breadth(t) >= PROBE_CHARS and t not in said and is_said_once(known, t) for t in texts)
-
-
-def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
-    """The sessions that end in most of what a request shows last, if `session` holds a shorter run of that: it shares
-    only documents, phrases, or a summary that reads the same. `session` is included if others asked all of it, too."""
-    shown, _ = shown_and_asked(request)
-    if (
-        [m.role for m in shown[-2:]] != ["user", "assistant"]
-        or session.side
-        or held_ids(known, session, ids_in(request))
-    ):
-        return []
-    own = max(run_in(state, shown) for state in states_of(session))
-    if own == len(shown):
-        return []
-    got = _candidates(known, receivers_of(known, shown[-1].items), request)
-    shares = [(in_common(said_in(reversed(s.head)), reversed(shown)), s) for s in got]
-    most = max((count for count, _ in shares), default=0)
-    if most < 2 or most <= own:
-        return []
-    ending = [s for count, s in shares if count == most]
-    asked = (plain(m.text) for m in shown[-most:] if m.role == "user")
-    is_ones = any(is_said_once(known, text) for text in asked)
-    return ending if is_ones else [*ending, session]
-
-
-def is_contested(known: Known, session: Session, request: Request, weak: Collection[str]) -> bool:
-    """Does another session end in as much of what a request shows last? Then it is not guessed which one is meant:
-    content leads to all sessions that hold what a bot says to many, and to those whose client looked up the same.
-
-    weak: ids that may stand for many conversations
-    """
-    if _is_anothers_key(known, session, request, weak):
-        return True
-    if not session.lost and goes_on(session, request):
-        return False  # it holds no more than is shown
-    messages, got = request.messages, list[Session]()
-    end = len(messages)
-    while end and not got:
-        end -= 1
-        got = _got(known, messages[end], request) if messages[end].role == "assistant" else []
-    shown, asked = said_of(messages[: end + 1]), said_of(messages)
-    told, ids = {m.print for m in shown if m.role == "user"}, ids_in(request)
-
-    def held_by(s: Session) -> set[bytes]:
-        return told.intersection(prints_of(e.message for e in s.head))
-
-    got = [s for s in got if s.keys != session.keys]
-    is_told_here = bool(held_by(session).difference(*map(held_by, got)))
-    is_opening = len(shown) > 1 and all(i.print in session.opening for m in shown for i in m.items)
-    if shown and (is_opening or _is_anothers_beginning(known, session, request, end)):
-        return True
-    states = states_of if is_told_here or len(shown) > _FEW else _before_asides
-    got = [s for s in got if any(_may_end(each, shown, asked) for each in states(s))]
-    if not got:
-        return False
-
-    def rank(s: Session) -> tuple[bool, tuple[int, ...]]:
-        """Does it end in some of that? And how well it fits, the best is the largest."""
-        left, said = _without_summary(known, s, shown, asked)
-        is_told = is_summed_up(known, s, request)
-        found = (states_of if s is session else states)(s)
-        lacks, ends = max(_place_in(state, left, said, is_told) for state in found)
-        return ends, (lacks, ends, is_told, held_ids(known, s, ids), s.family in weak, len(held_by(s)))
-
-    _, own = rank(session)
-    ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
-    alike = [s for s, fit in ranks if fit == own]
-    return any(fit > own for _, fit in ranks) or under_prompt(known, [session, *alike], request) != [session]
-
-
-def _is_anothers_beginning(known: Known, session: Session, request: Request, end: int) -> bool:
-    """Did another conversation, but not this one, begin with everything that the request shows up to message `end`? Its
-    user may be back there, or a program may open all its conversations that way."""
-    begun = place_key(chains(request.messages)[end])
-    others = (
-        s for s in known.sessions.values() if s.api == request.api and not s.side and not is_other_person(s, request)
-    )
-    return begun not in session.keys and any(begun in s.keys for s in others)
-
-
-def _is_anothers_key(known: Known, session: Session, request: Request, weak: Collection[str]) -> bool:
-    """Does the request carry the key of other conversations, while this one has another key and nothing shown is its
-    own? Then keys tell conversations apart, and this one's did not change."""
-    if not session.family or session.family in weak or not any(known.by_family.get(key) for key in weak):
-        return False
-    return not (
-        held_ids(known, session, ids_in(request)) or any(is_ones_own(known, session, m) for m in request.messages)
-    )
-
-
-def _before_asides(session: Session) -> list[Session]:
-    """The states in which a request may continue a session, and those before its last exchanges."""
-    head = session.head
-    ends = [at for at in range(1, len(head)) if head[at - 1].message.role == "assistant"]
-    return [*states_of(session), *(replace(session, head=head[:at]) for at in ends[-_ASIDES:])]
-
-
-def _got(known: Known, answer: Message, request: Request) -> list[Session]:
-    """Conversations that got an answer, in words or as a call, without other people's."""
-    numbers = numbers_of((answer,))
-    named = (known.by_id.get(value, ()) for call in answer.calls for value in ids_of(call, numbers))
-    return _candidates(known, receivers_of(known, answer.items).union(*named), request)
-
-
-def _candidates(known: Known, sids: Iterable[str], request: Request) -> list[Session]:
+def candidates(known: Known, sids: Iterable[str], request: Request) -> list[Session]:
     """The sessions among `sids` that the request may belong to: same API, no side session, not another person's."""
     found = map(known.sessions.__getitem__, sids)
     return [s for s in found if s.api == request.api and not s.side and not is_other_person(s, request)]
-
-
-def _place_in(session: Session, shown: list[Message], asked: list[Message], is_told: bool) -> tuple[int, bool]:
-    """(minus how many shown messages do not fit the session's end or beginning, does the session end in some of them or
-    was it asked exactly the same)
-
-    is_told: the session ends in a summary, which is shown in front; the rest came before it
-    """
-    held = {*prints_of(said_in(session.head))} if is_told else ()
-    rest = [*dropwhile(lambda m: m.print not in held, shown)] if is_told else []
-    if (shown and is_end(session, shown, asked)) or fit_of(session, rest, asked) == STANDS:
-        return 0, True
-    if in_common(said_in(session.head), shown) == len(shown):
-        return 0, False  # its user is back there
-    run = shared_end(session, shown)
-    return run - len(shown), run > 0
 
 
 def is_other_persons_session(session: Session, request: Request) -> bool:
