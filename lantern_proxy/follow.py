@@ -81,7 +81,7 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = replace(session, lost=True, before=_lost_from(session))
     after, filed = advance(session, lines, kept, now=now, abandoned=verdict.abandoned)
     after = replace(after, before_form=before_form(base, request))
-    if verdict.event == "branch":
+    if verdict.event == "branch" or (verdict.is_loss and verdict.abandoned):
         after = with_branch(after, base)
     verdict = replace(verdict, event=beside.event)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)

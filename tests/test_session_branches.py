@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from chats import Chat, Lab, assistant, summary_of, turns, user
+from chats import Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
 
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.turn import Identity
@@ -319,3 +319,161 @@ def test_who_compacts_again_after_a_failure_shows_all_of_it_first_and_is_on_no_b
     step = chat.turn("Weiter.", "So it goes.")
     assert (step.event, step.session.id) == ("branch", chat.session), step.link.why
     assert left(chat, "of zephyr") == []
+
+
+def windowed(lab: Lab, word: str, count: int, *, last: int) -> Chat:
+    """A chat that shows only its last messages."""
+    chat = Chat(lab)
+    for said, answer in turns(word, count):
+        chat.history.append(user(said))
+        step = chat.send(chat.history[-last:])
+        lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+        chat.session = chat.session or step.session.id
+    return chat
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_copy_that_goes_on_from_a_place_which_no_window_shows_any_more_is_a_session_of_its_own(restarts):
+    lab = Lab()
+    chat = windowed(lab, "zephyr", 6, last=3)
+    lab.restarts = restarts
+    copy = Chat(lab, history=chat.history[2:4])
+    step = copy.send([*copy.history, user("Which one is the third?")])
+    assert (step.event, step.session.id == chat.session) == ("new", False), step.link.why
+    assert chat.send([*chat.history[-2:], user("Go on.")]).session.id == chat.session
+
+
+def test_a_window_goes_on_from_before_an_aside_or_with_another_answer_to_its_last_question():
+    lab = Lab()
+    chat = windowed(lab, "zephyr", 6, last=3)
+    asked = [*chat.history[-2:], user("Who speaks next, the user or you?")]
+    lab.answer(chat.send(asked), assistant("The user does, I believe."))
+    step = chat.send([*chat.history[-2:], user("Go on with that.")])
+    assert step.session.id == chat.session, step.link.why
+    others = [assistant(f"There are {n} of them, and the last one is new.") for n in ("three", "four")]
+    steps = [step, chat.send([*chat.history[-2:], user("Go on with that.")])]
+    for each, answer in zip(steps, others, strict=True):
+        lab.answer(each, answer)
+    for answer in others:
+        shown = [user("Go on with that."), answer, user("Thanks.")]
+        assert chat.send(shown).session.id == chat.session
+
+
+def test_what_came_after_the_place_to_which_a_window_goes_back_is_abandoned():
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    left = chat.history[4:]
+    step = chat.send([user("Notes of a colleague."), *chat.history[2:4], user("And how many of them are there?")])
+    assert (step.event, step.session.id) == ("window", chat.session), step.verdict
+    told = {f.key: f.message.text for f in chat.lab.kept[chat.session].filed}
+    assert [told[key] for key in step.session.abandoned] == [m["content"] for m in left]
+
+
+def test_a_branch_goes_on_though_the_other_one_asked_the_same_and_its_own_question_came_with_documents():
+    a, b = cloned(1)
+    again, answer = "Which of them is restarted first?", "The second one is restarted first."
+    a.turn(again, answer)
+    dressed = user(f"Context:\nA reset takes ten seconds.\n\nQuestion: {again}")
+    step = b.send([*b.history[:-2], dressed])
+    b.lab.answer(step, assistant(answer))
+    shown = [*b.history[:-2], user(again), assistant(answer), user("Thanks.")]
+    step = b.send(shown)
+    assert step.event == "turn", step.verdict
+
+
+def test_a_result_that_the_other_branch_looked_up_again_leads_to_nobody():
+    lab = Lab()
+    call = called("functions.run:0", "run", of="contract")
+    read = result("functions.run:0", "contract 4711")
+    found = [user("Look up the contract."), call, read]
+    shown = [*found, assistant("I have it, and it is open.")]
+    cleared = [*shown[:2], result("functions.run:0", "[cleared]"), shown[3]]
+    sessions = set()
+
+    def goes_on(*messages: Wire) -> Step:
+        *asked, answer = messages
+        step = lab.ask(asked, tools=["run"])
+        lab.answer(step, answer)
+        sessions.add(step.session.id)
+        return step
+
+    goes_on(*shown[:1], shown[1])
+    goes_on(*found, shown[3])
+    one = [user("Once more, please."), call, read]
+    goes_on(*shown, *one[:2])
+    goes_on(*cleared, *one, assistant("It is still open, as it was."))
+    goes_on(*shown, user("Who signed it?"), assistant("Rosa Engel signed it."))
+    goes_on(*cleared, user("Who signed it?"), assistant("Rosa Engel signed it."), user("When?"), assistant("In May."))
+    step = lab.ask([*shown, user("What does it cost?")], tools=["run"])
+    assert {*sessions, step.session.id} == {step.session.id}
+    told = {f.key: f.message.text for f in lab.kept[step.session.id].filed}
+    left = {told[key] for key in step.session.abandoned}
+    assert left >= {"It is still open, as it was.", "Rosa Engel signed it.", "In May."}, step.verdict
+
+
+def test_a_stored_answer_keeps_its_place_where_its_client_then_shows_the_history_itself():
+    stored = Stored()
+    names = stored.talk("the pump", 2)
+    said = [f"Point {n} of the pump." for n in range(2)]
+    whole = [message for text in said for message in (user(text), assistant(f"{text} That is noted."))]
+    step, _ = stored.turn("", input=[*whole, user("Who speaks next?")])
+    assert (step.event, step.session.id) == ("turn", "ses_1"), step.link.why
+    one, _ = stored.turn("What does it weigh?", names[1])
+    other, _ = stored.turn("What does it cost?", names[1])
+    assert (one.session.id, other.session.id, other.event) == ("ses_1", "ses_1", "branch")
+    assert stored.shows(other) == [*said, "What does it cost?"]
+    assert len(other.session.abandoned) == 4
+
+
+def test_an_aside_with_the_whole_history_is_no_other_conversation_behind_its_first_answer():
+    stored = Stored()
+    (name,) = stored.talk("the pump", 1)
+    shown = [user("Point 0 of the pump."), assistant("Point 0 of the pump. That is noted.")]
+    stored.turn("", input=[*shown, user("Who speaks next?")])
+    step, _ = stored.turn("What does it weigh?", name)
+    assert step.session.id == "ses_1", step.link.why
+
+
+@pytest.mark.parametrize(("edited", "known"), [(False, True), (True, False)])
+def test_after_a_restart_a_stored_answer_leads_back_only_where_no_branch_was_left(edited, known):
+    lab = Lab()
+
+    def turn(said: str, before: str = "") -> tuple[Step, str]:
+        data = {"input": [user(said)], "previous_response_id": before or None}
+        step = lab.take(responses.read(json.dumps(data).encode()))
+        name = f"resp_{lab.call_id()}"
+        content = [{"type": "output_text", "text": f"{said} That is noted."}]
+        output = [{"type": "message", "id": f"msg_{name}", "role": "assistant", "content": content}]
+        answer = {"id": name, "status": "completed", "output": output}
+        lab.told(step, responses.read_answer(json.dumps(answer).encode(), streamed=False))
+        return step, name
+
+    name = before = ""
+    for n in range(3):
+        before = name
+        first, name = turn(f"Point {n} of the pump.", name)
+    if edited:
+        turn("What does it weigh?", before)
+    lab.restart()
+    step, _ = turn("What does it cost?", name)
+    assert (step.session.id == first.session.id) is known, step.link.why
+
+
+@pytest.mark.parametrize(("first", "then"), [
+    (("Notes: none.", "My contract is 4711."), ("Notes: none.", "When do you open?")),
+    (("My contract is 4711.", "(sent from the app)"), ("When do you open?", "(sent from the app)")),
+], ids=["a memory in front", "a note behind each"])  # fmt: skip
+def test_a_question_that_was_replaced_beside_a_text_that_stays_is_abandoned(first, then):
+    chat = Chat(Lab())
+    note = () if "app" not in first[-1] else (first[-1],)
+    for said, answer in turns("zephyr", 2):
+        chat.history.append(parts(said, *note))
+        chat.lab.answer(chat.send(), assistant(answer))
+        chat.history.append(assistant(answer))
+    chat.lab.fail(chat.send([*chat.history, parts(*first)]))
+    step = chat.send([*chat.history, parts(*then)])
+    told = {f.key: f.message.text for f in chat.lab.kept[step.session.id].filed}
+    assert any("4711" in told[key] for key in step.session.abandoned), step.verdict
+    assert any("When do you open?" in f.message.text for f in step.filed)

@@ -275,12 +275,13 @@ def test_others_begin_behind_a_first_answer_and_not_behind_a_call() -> None:
 
 
 @pytest.mark.parametrize("named", ["resp_1", ""])
-def test_an_answer_is_let_go_where_the_first_one_has_its_name_still(named: str) -> None:
-    session = stored(
-        (user("Read this."), ""), (assistant("I did."), named), (NEXT, ""), (assistant("The first."), "resp_3")
-    )
-    assert is_on_dropped_branch(session, "resp_2") is bool(named)
+def test_an_answer_is_let_go_where_another_one_has_its_name_still(named: str) -> None:
+    asked = (user("Read this."), ""), (assistant("I did."), named), (NEXT, "")
+    session = stored(*asked, (assistant("The first."), "resp_3"))
+    assert is_on_dropped_branch(session, "resp_2")
     assert not is_on_dropped_branch(session, "resp_3")
+    from_archive = stored(*asked[:1], (assistant("I did."), ""), *asked[2:], (assistant("The first."), ""))
+    assert not is_on_dropped_branch(from_archive, "resp_2")
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -112,6 +112,8 @@ def compare(
     event, anchor, summary, joined = _event(diff, restart)
     gone = diff.gone_keys
     abandoned = gone if event in ("turn", "retry", "branch") and not joined else ()
+    if event == "window":
+        abandoned = diff.taken_back
     asked = _asked_beside(diff, summary) if summary is not None else ""
     return Verdict(
         event=event, kept=diff.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary,

@@ -60,7 +60,7 @@ class Diff:
         """For each message of the request the key of the head's message that holds the first of its items; None for a
         new one, and for a message with a new result of a call."""
         shared: dict[int, int] = {}
-        anew = {self.new[b].at for a, b in self.matched if self._is_another_result(a, b)}
+        anew = {self.new[b].at for a, b in self.matched if self._is_another_result(a, b) or self._is_beside(a, b)}
         for a, b in self.matched:
             if self.new[b].at not in anew:
                 shared.setdefault(self.new[b].at, self.old[a].at)
@@ -102,6 +102,20 @@ class Diff:
             return False
         return len(after) - shared_ends(before, after) >= SUMMARY_CHARS or not mostly_equal(before, after)
 
+    def _is_beside(self, a: int, b: int) -> bool:
+        """Does a text only stand beside another question now: a note that comes with each, or what a memory holds? Both
+        messages have a text of their own, and what they share is not their last text, or comes with others, too."""
+        old, new = self.old[a], self.new[b]
+        if new.at != self.new[-1].at or not is_user_text(new):
+            return False
+        paired_old, paired_new = {a for a, _ in self.matched}, {b for _, b in self.matched}
+        before = [n for n, s in enumerate(self.old) if s.at == old.at and is_user_text(s)]
+        now = [n for n, s in enumerate(self.new) if s.at == new.at and is_user_text(s)]
+        if paired_old.issuperset(before) or paired_new.issuperset(now):
+            return False
+        is_last = (a, b) == (before[-1], now[-1])
+        return not is_last or sum(s.item.print == new.item.print for s in self.old) > 1
+
     @cached_property
     def _texts_said(self) -> set[str]:
         return {text for text, _ in self.said}
@@ -112,6 +126,17 @@ class Diff:
         keys = dict.fromkeys(self.session.head[self.old[a].at].key for a in self.gone)
         held = {*self.kept}
         return tuple(key for key in keys if key not in held)
+
+    @property
+    def taken_back(self) -> tuple[str, ...]:
+        """Those of `gone_keys` that the head showed behind the answer after which the request asks something else: its
+        user went back there, whatever the request lacks of what came before."""
+        last = max((a for a, _ in self.pairs), default=-1)
+        is_behind = self.pending > 0 and (last, self.pending - 1) in self.pairs
+        if not is_behind or self.old[last].item.role != "assistant" or self.old[last].item.kind != "text":
+            return ()
+        since = {self.session.head[seat.at].key for seat in self.old[last + 1 :]}
+        return tuple(key for key in self.gone_keys if key in since)
 
     @cached_property
     def replaced(self) -> list[tuple[int, int]]:
@@ -187,8 +212,8 @@ def _version(old: Sequence[Seat], new: Sequence[Seat], answer: int, pending: int
     asked = max((a for a in range(len(old)) if old[a].at < answer), default=None)
     if asked is None or asked not in found or any(a in found for a in range(asked + 1, len(old))):
         return pending
-    between = range(found[asked] + 1, pending)
-    is_version = between and all(new[b].item.role == "assistant" for b in between)
+    between, known = range(found[asked] + 1, pending), {*found.values()}
+    is_version = between and all(new[b].item.role == "assistant" and b not in known for b in between)
     return found[asked] + 1 if is_version and asked + 1 < len(old) else pending
 
 

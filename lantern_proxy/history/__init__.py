@@ -94,7 +94,7 @@ def advance(
         entry, held = Entry(key, m, at in versions), before.get(kept[at] or "")
         if held is not None:
             altered = held.altered or held.message.print != m.print
-            entry = Entry(key, _said_by(m, held.message), held.produced, altered)
+            entry = Entry(key, _said_by(m, held.message), held.produced, altered, held.names)
             redressed |= _redressed(held.message, m) if altered else {}
         head[start + at : start + at + 1] = [entry]
     hashes = chains(request.messages) or (b"",)

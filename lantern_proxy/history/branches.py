@@ -9,11 +9,12 @@ What was said on one branch is not part of the other.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from itertools import dropwhile, pairwise, takewhile
+from itertools import dropwhile, pairwise
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.forms import form_among, form_of, has_form
+from lantern_proxy.history.presentation import was_asked_with
 from lantern_proxy.history.record import (
     Entry,
     Session,
@@ -25,7 +26,7 @@ from lantern_proxy.history.record import (
     shown_prints,
     spoken,
 )
-from lantern_proxy.turn import Request
+from lantern_proxy.turn import Request, plain
 
 _CERTAIN = 2
 """After this many answers in a form that were never shown, the next request in it counts as an aside at once. A single
@@ -119,12 +120,20 @@ def on_branch(session: Session, request: Request) -> Session:
     said = spoken(request.messages)
     prints, items = {m.print for m in said if m.print}, {i.print for i in items_of(said)}
     ids = {value for m in said for i in m.items if i.kind == "ref" for value in i.ids}
+    texts = [plain(m.text) for m in said if m.role == "user"]
+
+    def is_there(e: Entry) -> bool:
+        return not ids.isdisjoint(e.message.ids) or _is_among(e, prints, items)
 
     def shown(state: Session) -> tuple[int, int]:
-        """Answers first: a user says "Go on." on each branch, and often."""
-        there = (e.message for e in state.head if not ids.isdisjoint(e.message.ids) or _is_among(e, prints, items))
-        held = {m.print: m.role for m in there}
-        return sum(role == "assistant" for role in held.values()), len(held)
+        """Answers first: a user says "Go on." on each branch, and often. The last question may have come with more.
+        Results of tools do not count, since both branches may have looked up the same."""
+        talk = [e for e in state.head if any(i.kind != "result" for i in e.message.items)]
+        held = {e.message.print: e.message.role for e in talk if is_there(e)}
+        asked = next((e for e in reversed(talk) if e.message.role == "user" and not is_there(e)), None)
+        told = plain(asked.message.text) if asked else ""
+        is_told = any(was_asked_with(text, told) for text in texts)
+        return sum(role == "assistant" for role in held.values()), len(held) + is_told
 
     best = max(_forks_at_place(session, request), key=shown, default=session)
     if shown(best) <= shown(session):
@@ -153,19 +162,19 @@ def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:
 
 def starts_after(session: Session, name: str) -> bool:
     """Is this the session's first answer, with later ones after it? Then other conversations begin there: after a
-    manual, or instructions for all. None begins after calls, since only the caller has the results."""
+    manual, or instructions for all. None begins after calls, since only the caller has the results. A request that came
+    with all that was said before (who speaks next?) is no later conversation, but an aside."""
     state, at = _place_of(session, name)
     begun, since = state.head[:at], state.head[at:]
     if state is not session or not begun or begun[-1].message.calls or any(e.produced for e in begun[:-1]):
         return False
-    return any(e.produced for e in since)
+    return any(e.produced for e in since) and since[0].key != place_key(chain_of(state.head[: at + 1]))
 
 
 def is_on_dropped_branch(session: Session, name: str) -> bool:
-    """Did the upstream store this answer on a branch that is no longer kept? Unknown for a session from the archive,
-    whose first answer has no name; then False."""
-    first = takewhile(lambda e: e.produced, dropwhile(lambda e: not e.produced, session.head))
-    return not _place_of(session, name)[1] and any(e.names for e in first)
+    """Did the upstream store this answer at a place that no state of the session shows: on a branch that is no longer
+    kept, or, of a session from the archive, which has no names, on one of several? Without branches it is the end."""
+    return not _place_of(session, name)[1] and bool(session.abandoned or any(e.names for e in session.head))
 
 
 def _place_of(session: Session, name: str) -> tuple[Session, int]:

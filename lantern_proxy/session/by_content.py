@@ -8,7 +8,6 @@ from itertools import takewhile
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.presentation import is_same_answer, was_asked_with
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.by_words import is_told_of_several
 from lantern_proxy.session.contested import went_on_elsewhere
@@ -31,6 +30,7 @@ from lantern_proxy.session.rivals import (
     ends_in,
     held_ids,
     ids_in,
+    is_made_for,
     is_other_persons_session,
     is_summed_up,
     rivals_of,
@@ -314,7 +314,7 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     if not asked or not shows_system_of(session, request):
         return False
     texts = {i.print: plain(i.text) for i in items_of(request.messages) if i.print in asked}
-    is_made = any(_is_made_for(known, session, text, request) for text in texts.values())
+    is_made = any(is_made_for(known, session, text, request) for text in texts.values())
     is_bare = session.lost and len(texts) <= _FEW and not is_made
     if is_bare and is_told_of_several(known, session, request, "\n".join(texts.values())):
         return False
@@ -326,12 +326,6 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     waits = not (session.answered or known.in_flight.get(session.id))
     is_alone = len(spoken(request.messages)) == 1  # with it another may begin, and nothing shows what was before
     return waits and not is_alone and _is_all_of(session.head[-1].message, asked)
-
-
-def _is_made_for(known: Known, session: Session, text: str, request: Request) -> bool:
-    """Did the model of this session, and of no other, write the text?"""
-    made = known.said.get(session.id, {}).get(text) in ("assistant", "side")
-    return made and len(text) >= SUMMARY_CHARS and is_own(known, session, text, of=request)
 
 
 def _parted(asked: set[bytes], messages: Iterable[Message]) -> set[frozenset[bytes]]:

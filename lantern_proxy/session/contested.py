@@ -4,12 +4,13 @@ Then it is not guessed which one is meant, since one person must not get what wa
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import dropwhile
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.branches import states_of
+from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.forms import is_other_person
 from lantern_proxy.history.record import Session, chains, goes_on, items_of, place_key
 from lantern_proxy.history.shared_prefix import changed
@@ -29,9 +30,11 @@ from lantern_proxy.session.overlap import (
     shown_and_asked,
 )
 from lantern_proxy.session.rivals import (
+    FIRST,
     candidates,
     held_ids,
     ids_in,
+    is_made_for,
     is_summed_up,
     may_end,
     under_prompt,
@@ -42,6 +45,8 @@ from lantern_proxy.turn import Message, Request, plain
 _FEW = 3
 """A window of at most this many messages, up to its last answer, may be that of a chat which ended so before an
 aside."""
+_EXCHANGE = 2
+"""A question and its answer are so many messages."""
 _ASIDES = 2
 """How many exchanges at the end of a head may have been asides: an app asks who speaks next, or for a summary."""
 
@@ -105,6 +110,8 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
         return True
     if not session.lost and goes_on(session, request):
         return False  # it holds no more than is shown
+    if _goes_on_from_before(known, session, request):
+        return True
     messages, got = request.messages, list[Session]()
     end = len(messages)
     while end and not got:
@@ -138,6 +145,39 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
     ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
     alike = [s for s, fit in ranks if fit == own]
     return any(fit > own for _, fit in ranks) or under_prompt(known, [session, *alike], request) != [session]
+
+
+def _goes_on_from_before(known: Known, session: Session, request: Request) -> bool:
+    """Does a request go on from a place that no state of the session shows any more? Its user went back there, or has a
+    copy of what was said until then; which of what came later is theirs is not known.
+
+    That is: it ends in none of these states, and shows a text of its user that none of them shows, while more was
+    said. The conversation's own summary, or the one person whom its client names, tells that no other is meant.
+    """
+    shown, _ = shown_and_asked(request)
+    states = _before_asides(session)
+    least = 1 if shown and is_ones_own(known, session, shown[-1]) else min(_EXCHANGE, len(shown))
+    if not shown or any(shared_end(state, shown) >= least for state in states):
+        return False
+    if not any(e.produced for e in session.head) or not _is_more_held(session, states, request):
+        return False  # nothing was answered since, or nothing else was said
+    told = (plain(i.text) for m in request.messages[:FIRST] if m.role != "assistant" for i in m.items)
+    if any(is_made_for(known, session, text, request) for text in told):
+        return False
+    if is_summed_up(known, session, request) or (request.person and request.person == session.person):
+        return False
+    said = known.said.get(session.id, {})
+    held = Haystack("\n".join([plain(e.message.text) for state in states for e in state.head]))
+    texts = (plain(i.text) for i in items_of(shown) if i.role == "user" and i.kind == "text")
+    left = (text for text in texts if text in said and text not in held)
+    return any(breadth(text) >= PROBE_CHARS or is_said_once(known, text) for text in left)
+
+
+def _is_more_held(session: Session, states: Sequence[Session], request: Request) -> bool:
+    """Does a session hold more than what a request and these states show, and what was abandoned?"""
+    shown = {place_key(chain) for chain in chains(request.messages)}
+    held = {e.key for state in states for e in state.head} | {key for _, key in session.system_keys}
+    return not session.keys <= shown | held | session.abandoned.keys()
 
 
 def _is_anothers_beginning(known: Known, session: Session, request: Request, end: int) -> bool:

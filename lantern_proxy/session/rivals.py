@@ -37,6 +37,7 @@ from lantern_proxy.session.overlap import (
     shown_and_asked,
 )
 from lantern_proxy.session.side_calls import summaries_since
+from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import Message, Request, plain
 
 FIRST = 8
@@ -227,6 +228,12 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
         made = [text for text in map(plain, texts) if len(text) >= SUMMARY_CHARS]
     told = [plain(m.text) for m in request.messages[:FIRST] if m.role != "assistant"] if made else []
     return any(text in each for text in made for each in told)
+
+
+def is_made_for(known: Known, session: Session, text: str, request: Request) -> bool:
+    """Did the model of this session, and of no other, write the text?"""
+    made = known.said.get(session.id, {}).get(text) in ("assistant", "side")
+    return made and len(text) >= SUMMARY_CHARS and is_own(known, session, text, of=request)
 
 
 def _is_nobodys(known: Known, text: str) -> bool:
