@@ -198,3 +198,32 @@ def test_what_all_conversations_open_with_is_no_window_of_one_that_heard_its_las
     turn(lab, [assistant("The customer of case 3 asked for help, and it is still open."), user("It is dead.")], HELLO)
     asked = user("Context: a reset takes ten seconds.\n\nQuestion: My contract is 8531-K.")
     assert "7731-R" not in turn(lab, [*opening, asked], "OK.")
+
+
+def system(text: str) -> Wire:
+    return {"role": "system", "content": text}
+
+
+def group(*lines: str) -> Wire:
+    return user("\n".join(["You are in a group chat.", *lines, "What does Bot say?"]))
+
+
+def test_an_answer_that_stood_in_what_was_asked_already_leads_no_other_history_in_one_text_there():
+    lab = Lab()
+    step = lab.ask([system(SYSTEM), group(f"[Bot] {HELLO}", "[Emil] 42633065")])
+    lab.answer(step, assistant(HELLO))
+    other = lab.ask([system(SYSTEM), group(f"[Bot] {HELLO}", "[Emil] My contract is 66461044.")])
+    assert (other.event, other.session.id == step.session.id) == ("new", False), other.link.why
+    lines = [f"[Bot] {HELLO}", "[Emil] 42633065", f"[Bot] {HELLO}", "[Emil] Please note 31797178 for me."]
+    own = lab.ask([system(SYSTEM), group(*lines)])
+    assert own.session.id == step.session.id, own.link.why
+
+
+def test_what_got_no_answer_is_asked_again_by_nobody_else_whom_the_client_names():
+    lab = Lab()
+    asked = [system("The customer of case 71 told the number 68578873."), user("When do you open?")]
+    step = lab.ask(asked, user="person-2")
+    lab.fail(step)
+    other = lab.ask([system("The customer of case 72 told the number 64873756."), asked[1]], user="person-3")
+    assert (other.event, other.session.id == step.session.id) == ("new", False), other.link.why
+    assert lab.ask(asked, user="person-2").session.id == step.session.id

@@ -91,6 +91,8 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
         behind = at - found - len(answer)
         if found < 0 or head[n - 1].produced or not head[n].produced:
             break
+        if asked.startswith(text[: found + len(answer)]):
+            break  # it stood there before it was given as an answer: a greeting, with which all begin
         if end and behind > len(text_of_entry(head[first])) + 2 * GAP_CHARS:
             break
         if not _asks(text[max(0, found - len(asked) - 2 * GAP_CHARS) : found], asked):

@@ -65,7 +65,7 @@ def continued_session(known: Known, request: Request) -> Session | None:
         if not holders:
             continue
         alive = [known.sessions[sid] for sid in holders if known.sessions[sid].api == request.api]
-        alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
+        alive = [s for s in alive if s.answered or (chain == found[-1] and _may_ask_again(known, s, request))]
         alive = [s for s in alive if not _is_bare_window(known, s) or s.system == system_text(request)]
         same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:
@@ -201,6 +201,11 @@ def _answer_behind(request: Request, at: int) -> list[Item]:
 def _answer_of(session: Session) -> list[Item]:
     """The items of the session's last answer."""
     return [i for e in session.head[len(before_answer(session)) :] for i in e.message.items]
+
+
+def _may_ask_again(known: Known, session: Session, request: Request) -> bool:
+    """May the words that got no answer, or wait for it, be asked again here? They are all that tells whose they are."""
+    return not _is_twin(known, session) and not is_other_person(session, request)
 
 
 def _is_twin(known: Known, session: Session) -> bool:
