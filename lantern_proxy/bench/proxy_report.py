@@ -17,13 +17,17 @@ _HEAD = (
 )  # fmt: skip
 _TEXT = """## All rows
 
-Milliseconds that a request takes longer than the same request sent to the model directly, at the same quantile. Direct
-and proxied requests take turns, from one lean client, on one machine, in front of a scripted model that answers at
-once. Requests are conversations that grow, as agents send them, unless they say *unrelated*: then each is new to
-Lantern from its first byte. *memory off* is a path that only passes through, *on* archives the turn before its last
-byte is given out, *restore* counts requests into which a new block went. *Piece p99*: how much later a piece of a
-stream is here than it is directly, and how late that is; all streams begin at the same moment. CPU is the gateway's
-own, archiving included.
+The figures are the milliseconds that a request takes longer than the same request sent to the model directly, at the
+same quantile. Direct and proxied requests alternate, from one lean client, on one machine, in front of a scripted model
+that answers at once.
+
+- *Requests* are conversations that grow, as agents send them, unless the row says *unrelated*: then each is new to
+  Lantern from its first byte.
+- *Memory*: `off` is a path that only passes through. `on` archives the turn before its last byte is given out.
+  *Restore* counts requests that got a new block.
+- *Piece p99*: how much later a piece of a stream arrives than it does directly, and (in parentheses) how late it is
+  directly. All streams begin at the same moment.
+- *CPU* is the gateway's own, archiving included.
 
 {table}
 
