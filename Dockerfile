@@ -1,5 +1,5 @@
 # docker build -t lantern .          docker build --build-arg EXTRAS=dense,privacy,mcp -t lantern .
-# docs/running.md tells how to run it.
+# docs/running.md says how to run it.
 FROM python:3.12-slim AS build
 # A compiler for the C index, which the running image does not need.
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
@@ -24,11 +24,11 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8484
 STOPSIGNAL SIGTERM
-# With and without TLS; whom the certificate names does not matter, since it is asked on its own machine.
+# With and without TLS; the name in the certificate does not matter, because the check runs on the same machine.
 HEALTHCHECK --start-period=20s --interval=30s --timeout=3s CMD for scheme in http https; do python -c "\
 import json, ssl, urllib.request as u; trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); trust.check_hostname = False; \
 trust.verify_mode = ssl.CERT_NONE; url = '$scheme://127.0.0.1:8484/lantern/health'; \
 assert json.load(u.urlopen(url, context=trust))['status']" 2>/dev/null && exit 0; done; exit 1
-# 0.0.0.0 of the container. Lantern refuses that while there is no proxy key: see docs/running.md.
+# Listens on 0.0.0.0 in the container. Lantern refuses that while there is no proxy key: see docs/running.md.
 ENTRYPOINT ["lantern"]
 CMD ["serve", "--host", "0.0.0.0"]
