@@ -123,7 +123,7 @@ def show(found: Figures, what: str, write: Path | None, *, quiet: bool) -> None:
         shown = (tables(found.peers), bm25_ours.table(found.alone) if found.alone else "")
         click.echo("\n\n".join(filter(None, shown)))
     if write is not None and found.peers:
-        write_section(write / "bm25.md", "BM25 beside other engines", report(found, what))
+        write_section(write / "bm25.md", "BM25 compared with other engines", report(found, what))
         (write / "bm25.svg").write_text(plot(found.peers), encoding="utf-8")
 
 
