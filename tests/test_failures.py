@@ -571,7 +571,8 @@ def test_a_stop_that_waited_long_enough_is_a_503_before_the_head_and_a_broken_st
             list(chunks)
         assert serve.wait(60) == 0
         said = serve.stderr.read()
-        assert "2" in re.findall(r"server\.drain_s after the stop are cut off, .*: (\d+)", said)
+        # each worker logs its own: both answers may be with one, or one with each
+        assert sum(map(int, re.findall(r"server\.drain_s after the stop are cut off, .*: (\d+)", said))) >= 2
         assert "Traceback" not in said
 
 
