@@ -1,7 +1,7 @@
 """The core of a turn: link a request to a session, compare the two, advance the session.
 
-    step = follow(known, request, identity, now=..., new_id=...)      # when a request arrives
-    session, filed = reply(known, step.session, answer, now=...)      # when its answer has arrived
+    step = follow(index, request, identity, now=..., new_id=...)      # when a request arrives
+    session, filed = reply(index, step.session, answer, now=...)      # when its answer has arrived
 
 These two calls are a whole turn in the core; the proxy adds the wire, the archive and the restore.
 """
@@ -21,7 +21,7 @@ from lantern_proxy.history.prefill import with_prefilled_answer
 from lantern_proxy.history.record import Names, Said, Session, answers_of
 from lantern_proxy.history.summaries import side_summaries
 from lantern_proxy.history.transcript import transcript_as_messages, with_last_line_apart
-from lantern_proxy.session import Known, Link, link, remember
+from lantern_proxy.session import Link, SessionIndex, link, remember
 from lantern_proxy.session.early_results import results_in
 from lantern_proxy.session.index import side_id
 from lantern_proxy.session.side_calls import summaries_since
@@ -46,7 +46,7 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def follow(
-    known: Known,
+    index: SessionIndex,
     request: Request,
     identity: Identity,
     *,
@@ -58,21 +58,21 @@ def follow(
 
     found: the result of link() for the request, if it is known already
     """
-    found = found or link(known, request, identity, now)
-    step = _side(known, request, found, now, new_id) if found.side else _main(known, request, found, now, new_id)
-    remember(known, step.session, family="" if found.side else found.family)
-    known.in_flight[step.session.id] += 1
+    found = found or link(index, request, identity, now)
+    step = _side(index, request, found, now, new_id) if found.side else _main(index, request, found, now, new_id)
+    remember(index, step.session, family="" if found.side else found.family)
+    index.in_flight[step.session.id] += 1
     return step
 
 
-def _main(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
+def _main(index: SessionIndex, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
     """The step of a request that begins or continues a conversation."""
     unseen: tuple[None, ...] = (None,) * len(request.messages)
     if found.session is None:
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    beside = compared(known, found.session, request, restart=found.restart)
+    beside = compared(index, found.session, request, restart=found.restart)
     base, _, lines, kept, verdict = beside
     session = with_prefilled_answer(base, request)
     if found.family and not session.family:
@@ -114,16 +114,16 @@ class Compared(NamedTuple):
         return "branch" if self.is_moved and self.verdict.event == "turn" else self.verdict.event
 
 
-def compared(known: Known, session: Session, request: Request, *, restart: bool) -> Compared:
+def compared(index: SessionIndex, session: Session, request: Request, *, restart: bool) -> Compared:
     """Compare `request` with `session`, without changing it. restart: as in Link"""
     known_as = without_aside(session, request)
     base = on_branch(known_as, request)
-    said, session = known.said.get(base.id, {}).items(), with_prefilled_answer(base, request)
+    said, session = index.said.get(base.id, {}).items(), with_prefilled_answer(base, request)
     lines = transcript_as_messages(session, request) or (None if restart else steps_as_messages(session, request, said))
-    if lines is None and restart and use_of_transcript(known, session, request, named=True) == "turn":
+    if lines is None and restart and use_of_transcript(index, session, request, named=True) == "turn":
         lines = with_last_line_apart(request)
     lines = lines or request
-    verdict = compare(session, lines, said=said, anew=summaries_since(known, session), restart=restart)
+    verdict = compare(session, lines, said=said, anew=summaries_since(index, session), restart=restart)
     if verdict.event == "window" and lines is not request and _shows_summary(request, said):
         verdict = replace(verdict, event="compacted")
     return Compared(base, base is not known_as, lines, verdict.kept, _as_sent(verdict, request, lines))
@@ -145,18 +145,18 @@ def _as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
     return replace(verdict, kept=(None,) * len(request.messages), dressed={}, anchor=anchor, asked=asked)
 
 
-def _side(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
+def _side(index: SessionIndex, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
     """File a side call in a session of its own: one per sub-agent, one for all other side calls of a session."""
     parent = found.session.id if found.session and not found.session.side else found.parent
     own = found.session if found.session and found.session.side else None
     if own is None and parent:
-        own = known.sessions.get(side_id(parent, found.agent))
+        own = index.sessions.get(side_id(parent, found.agent))
     if own is None:
         own = begin(request, session_id=side_id(parent, found.agent) if parent else new_id(), now=now,
                     family=found.family, agent=found.agent, parent=parent, side=True)  # fmt: skip
     unseen: tuple[None, ...] = (None,) * len(request.messages)
     after, filed = advance(replace(own, system="", tools=frozenset()), request, unseen, now=now)
-    main, main_filed = _shown_beside(known, request, after, now, named=not found.by_content)
+    main, main_filed = _shown_beside(index, request, after, now, named=not found.by_content)
     return Step(
         session=after, event="side", verdict=Verdict(event="side", kept=unseen), filed=filed, link=found, main=main,
         main_filed=main_filed,
@@ -164,38 +164,40 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
 
 
 def _shown_beside(
-    known: Known, request: Request, side: Session, now: float, *, named: bool
+    index: SessionIndex, request: Request, side: Session, now: float, *, named: bool
 ) -> tuple[Session | None, tuple[Filed, ...]]:  # fmt: skip
     """The session, and the results of its last calls, that this side call shows before the main conversation does.
 
     named: an id led to the session
     """
-    main = None if side.agent else known.sessions.get(side.parent)
-    results = results_in(known, main, request, named=named) if main is not None else ()
+    main = None if side.agent else index.sessions.get(side.parent)
+    results = results_in(index, main, request, named=named) if main is not None else ()
     if main is None or not results:
         return None, ()
     main, filed = shown_beside(main, results, now=now)
     if not filed:
         return None, ()
-    known.sessions[main.id] = main  # its head is unchanged, and so is what finds it
+    index.sessions[main.id] = main  # its head is unchanged, and so is what finds it
     return main, filed
 
 
-def reply(known: Known, asked: Session, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:
+def reply(
+    index: SessionIndex, asked: Session, answer: Answer, *, now: float
+) -> tuple[Session | None, tuple[Filed, ...]]:
     """File the upstream's answer in the session as it is now; do nothing if the session was forgotten meanwhile.
 
     asked: the session as the answered request left it. Another request may have come since
     """
-    session = known.sessions.get(asked.id)
+    session = index.sessions.get(asked.id)
     if session is None:
         return None, ()
-    known.in_flight[asked.id] = max(0, known.in_flight[asked.id] - 1)
-    last_asked = known.asks.get(asked.id, (b"",))[0] if session.answered else session.chain
+    index.in_flight[asked.id] = max(0, index.in_flight[asked.id] - 1)
+    last_asked = index.asks.get(asked.id, (b"",))[0] if session.answered else session.chain
     if last_asked == asked.chain:
         after, filed = answered(session, answer, now=now)
     else:  # the answer goes after its request, and the head stays
         own, filed = answered(replace(asked, keys=session.keys, position=session.position), answer, now=now)
-        remember(known, own, ids=answer.ids, asked=asked.chain)
+        remember(index, own, ids=answer.ids, asked=asked.chain)
         after = with_answered_branch(session, asked, own)
-    remember(known, after, ids=answer.ids, asked=last_asked)
+    remember(index, after, ids=answer.ids, asked=last_asked)
     return after, filed

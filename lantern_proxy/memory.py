@@ -35,7 +35,7 @@ from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, users_text_of
 from lantern_proxy.restore.restorer import Restorer
-from lantern_proxy.session import Known, Link
+from lantern_proxy.session import Link, SessionIndex
 from lantern_proxy.session.from_archive import recall
 from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Api, Filed, Identity, Passage, Request, Restored
@@ -97,7 +97,7 @@ class Lantern:
         self.tenant = tenant or tenant_named(self._config.owners(), user) or self._archive.tenant_of(user)
         """The user's name for `lantern sessions --tenant`."""
         self._project = project
-        self._known = Known()
+        self._index = SessionIndex()
         self._given: dict[str, frozenset[int]] = {}
         """The most recent blocks -> the passages in them."""
 
@@ -132,7 +132,9 @@ class Lantern:
         try:
             return self._written(session, request, checked_times, title, known_as, api)
         except BaseException:
-            self._known = Known()  # it may hold messages as archived that are not; archived ones will be recalled
+            self._index = (
+                SessionIndex()
+            )  # it may hold messages as archived that are not; archived ones will be recalled
             raise
 
     def _written(
@@ -140,14 +142,14 @@ class Lantern:
     ) -> int:
         now, session = time.time(), self._session_id(session)
         self._recall(session)
-        held = self._known.sessions.get(session)
+        held = self._index.sessions.get(session)
         request = structs.replace(request, api=held.api if held else api)
         if held or (known_as and self._archive.of(self.tenant).holders([known_as])):
             known_as = ""  # a session already has that id
         # the program names the conversation, so it need not be guessed whether this is a side call
         link = Link(session=held, restart=True, why="named", family=known_as or session)
-        step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=link)
-        self._known.in_flight.clear()  # no answer is awaited here
+        step = follow(self._index, request, Identity(), now=now, new_id=lambda: session, found=link)
+        self._index.in_flight.clear()  # no answer is awaited here
         if title and step.event == "new":
             step = structs.replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
@@ -301,10 +303,10 @@ class Lantern:
     def _recall(self, session: str) -> None:
         """Load a session that an earlier run archived into memory."""
         mine = self._archive.of(self.tenant)
-        if session in self._known.sessions or (row := mine.session(session)) is None:
+        if session in self._index.sessions or (row := mine.session(session)) is None:
             return
         recalled = structs.replace(session_of(row), side=False, agent="", parent=row.parent)  # whatever its name
-        recall(self._known, recalled, mine.messages(row.id), mine.head(row.id), mine.ids(row.id))
+        recall(self._index, recalled, mine.messages(row.id), mine.head(row.id), mine.ids(row.id))
 
     def _record(self, step: Step, request: Request, now: float) -> Record:
         after = step.session

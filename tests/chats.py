@@ -19,7 +19,7 @@ from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import head_of
 from lantern_proxy.history.record import Session
 from lantern_proxy.history.transcript import with_transcript_as_user_text
-from lantern_proxy.session import Known
+from lantern_proxy.session import SessionIndex
 from lantern_proxy.session.from_archive import recall
 from lantern_proxy.turn import Answer, Api, Filed, Head, Request, is_random
 from lantern_proxy.wire import chat as wire
@@ -57,7 +57,7 @@ class Lab:
     """By which the next requests come."""
 
     def __init__(self) -> None:
-        self.known = Known()
+        self.index = SessionIndex()
         self.now = 1_700_000_000.0
         self.kept: dict[str, ArchivedSession] = {}
         self._ids = (f"ses_{n}" for n in itertools.count(1))
@@ -80,7 +80,7 @@ class Lab:
             self.restart()
         self.now += 5
         request = with_transcript_as_user_text(request)
-        step = follow(self.known, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
+        step = follow(self.index, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
         self._keep(step.session, step.filed)
         if step.main is not None:
             self._keep(step.main, step.main_filed)
@@ -96,7 +96,7 @@ class Lab:
     def told(self, step: Step, answer: Answer) -> tuple[Filed, ...]:
         """The upstream's answer to the request of `step`, as it was read."""
         self.now += 1
-        session, filed = reply(self.known, step.session, answer, now=self.now)
+        session, filed = reply(self.index, step.session, answer, now=self.now)
         assert session is not None
         self._keep(session, filed)
         self.kept[session.id].names += [*answer.ids, *(value for f in filed for value in f.message.ids)]
@@ -104,11 +104,11 @@ class Lab:
 
     def fail(self, step: Step) -> None:
         """The upstream had no answer to the request of `step`."""
-        reply(self.known, step.session, Answer(messages=()), now=self.now)
+        reply(self.index, step.session, Answer(messages=()), now=self.now)
 
     def restart(self) -> None:
         """The process ends, and a new one reads what the archive has."""
-        self.known = Known()
+        self.index = SessionIndex()
         for kept in sorted(self.kept.values(), key=lambda kept: kept.session.last_seen_at):
             s = kept.session
             row = Session(
@@ -116,7 +116,7 @@ class Lab:
                 title=s.title, created_at=s.created_at, last_seen_at=s.last_seen_at,
             )  # fmt: skip
             shown = [value for f in kept.filed for value in f.message.ids if is_random(value)]
-            recall(self.known, row, kept.filed, kept.head, [*kept.names, *shown])
+            recall(self.index, row, kept.filed, kept.head, [*kept.names, *shown])
 
     def _keep(self, session: Session, filed: Sequence[Filed]) -> None:
         kept = self.kept.setdefault(session.id, ArchivedSession(session))

@@ -629,7 +629,7 @@ def writing_chat() -> Chat:
         chat.history += [call, result(call_id, "written")]
         chat.lab.answer(chat.send(), assistant(answer))
         chat.history.append(assistant(answer))
-        chat.session = next(iter(chat.lab.known.sessions))
+        chat.session = next(iter(chat.lab.index.sessions))
     return chat
 
 

@@ -24,7 +24,7 @@ class Referring:
     def send(self) -> Step:
         self.lab.now += 5
         step = follow(
-            self.lab.known, self.request(), self.identity, now=self.lab.now, new_id=lambda: f"ses_{next(self.sessions)}"
+            self.lab.index, self.request(), self.identity, now=self.lab.now, new_id=lambda: f"ses_{next(self.sessions)}"
         )
         self.lab._keep(step.session, step.filed)
         return step
@@ -36,7 +36,7 @@ class Referring:
         content = [{"type": "output_text", "text": answer}]
         output = [{"type": "message", "id": named, "role": "assistant", "content": content}]
         found = responses.read_answer(json.dumps({"output": output}).encode(), streamed=False, complete=True)
-        session, filed = reply(self.lab.known, step.session, found, now=self.lab.now)
+        session, filed = reply(self.lab.index, step.session, found, now=self.lab.now)
         assert session is not None
         self.lab._keep(session, filed)
         return step
@@ -96,7 +96,7 @@ def test_a_window_over_references_is_a_loss_and_a_branch_when_it_is_taken_back_t
         output = [*thought, {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
         held.extend({"type": "item_reference", "id": i["id"]} for i in output)
         found = responses.read_answer(json.dumps({"output": output}).encode(), streamed=False, complete=True)
-        session, filed = reply(client.lab.known, step.session, found, now=client.lab.now)
+        session, filed = reply(client.lab.index, step.session, found, now=client.lab.now)
         assert session is not None
         client.lab._keep(session, filed)
         return step.event
@@ -124,7 +124,7 @@ def test_a_result_that_is_cleared_under_a_new_id_is_told_though_times_changed_be
 
     def answer(step: Step, *output: dict) -> None:
         found = responses.read_answer(json.dumps({"output": output}).encode(), streamed=False, complete=True)
-        session, filed = reply(client.lab.known, step.session, found, now=client.lab.now)
+        session, filed = reply(client.lab.index, step.session, found, now=client.lab.now)
         assert session is not None
         client.lab._keep(session, filed)
 

@@ -159,9 +159,9 @@ def test_after_a_restart_a_session_is_known_as_it_was():
     assert edited.event == "branch"
     chat.history[2] = user(f"[10:02] {chat.history[2]['content']}")
     chat.turn("go on", "Going on with it.")
-    before = lab.known.sessions[chat.session]
+    before = lab.index.sessions[chat.session]
     lab.restart()
-    after = lab.known.sessions[chat.session]
+    after = lab.index.sessions[chat.session]
     assert before.abandoned
     assert any(e.altered for e in before.head)
     for field in ("head", "chain", "answered", "keys", "abandoned", "lost", "position", "turn", "recalled"):
@@ -245,7 +245,7 @@ def test_of_two_questions_at_once_each_answer_stands_behind_its_own(first, named
     filed = {word: lab.answer(steps[word], assistant(f"It is {word}-green."))[0] for word in order}
     for word, step in steps.items():
         assert filed[word].turn == step.filed[-1].turn
-    held = lab.known.sessions[chat.session]
+    held = lab.index.sessions[chat.session]
     assert (filed["north"].key in held.abandoned, filed["south"].key in held.abandoned) == (True, False)
     for word in (*order, *order):
         own = [*history, user(asks[word]), assistant(f"It is {word}-green."), user(f"And the windows of {word}?")]
@@ -265,12 +265,12 @@ def test_forgotten_sessions_leave_nothing_behind_and_do_not_disturb_the_others()
     step = first.summarise("transcript under another system prompt", summary_of("amber", 4))
     assert step is not None
     for gone in (step.session.id, first.session):
-        forget(lab.known, gone)
-    forget(lab.known, "never seen")
-    held = [sid for index in (lab.known.by_id, lab.known.by_answer, lab.known.by_user, lab.known.by_start) for
+        forget(lab.index, gone)
+    forget(lab.index, "never seen")
+    held = [sid for index in (lab.index.by_id, lab.index.by_answer, lab.index.by_user, lab.index.by_start) for
             holders in index.values() for sid in holders]  # fmt: skip
     assert set(held) <= {second.session}
-    assert reply(lab.known, step.link.session, Answer(messages=()), now=1.0) == (None, ())
+    assert reply(lab.index, step.link.session, Answer(messages=()), now=1.0) == (None, ())
     assert second.turn("still there?", "Still here.").session.id == second.session
     assert first.turn("and I?", "You are new to me.").event == "new"
 
@@ -280,8 +280,8 @@ def test_the_session_seen_longest_ago_makes_room():
     chats = [Chat(lab, named=f"n{n}") for n in range(indexing.SIZE + 2)]
     for n, chat in enumerate(chats):
         lab.answer(chat.send([user(f"hello {n}")]), assistant(f"hello to you, {n}"))
-    assert indexing.SIZE * 0.9 < len(lab.known.sessions) <= indexing.SIZE
-    assert "ses_1" not in lab.known.sessions
+    assert indexing.SIZE * 0.9 < len(lab.index.sessions) <= indexing.SIZE
+    assert "ses_1" not in lab.index.sessions
     assert chats[-1].send([user("again")]).session.id == f"ses_{indexing.SIZE + 2}"
 
 
@@ -415,7 +415,7 @@ def test_a_result_that_stands_first_in_a_history_in_one_text_is_filed_in_its_con
 def shown_first(lab: Lab, chat: Chat, told: Wire) -> list[str]:
     """What results_in() finds in a side call of this text."""
     request = wire.read(json.dumps({"model": "m", "messages": [ORDERS, told]}).encode())
-    return [m.text for m in results_in(lab.known, lab.known.sessions[chat.session], request, named=False)]
+    return [m.text for m in results_in(lab.index, lab.index.sessions[chat.session], request, named=False)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lantern_proxy.compaction.placement import may_hold_block
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy import Proxy
-from lantern_proxy.session import Known
+from lantern_proxy.session import SessionIndex
 from lantern_proxy.turn import Identity
 from lantern_proxy.wire import CHAT, MESSAGES, RESPONSES, Protocol
 from lantern_proxy.wire.http import Arrival
@@ -208,7 +208,7 @@ def answer_of(protocol: Protocol, text: str) -> bytes:
 def test_conversations_side_by_side_in_changing_dress_are_never_split_and_never_taken_for_a_loss(
     talks: list[list[tuple[str, str, bool]]], path: str, dresses: list[int]
 ):
-    protocol, known, seen = PATHS[path], Known(), {}
+    protocol, index, seen = PATHS[path], SessionIndex(), {}
     ids = iter(range(1_000))
     for n in range(max(map(len, talks))):
         for which, talk in enumerate(talks):
@@ -216,9 +216,9 @@ def test_conversations_side_by_side_in_changing_dress_are_never_split_and_never_
                 continue
             marked = [(f"talk {which} {asked}", answered, called) for asked, answered, called in talk]
             request = protocol.read(dressed(protocol, marked, n, dresses[n]))
-            step = follow(known, request, Identity(), now=float(n), new_id=lambda: f"s{next(ids)}")
+            step = follow(index, request, Identity(), now=float(n), new_id=lambda: f"s{next(ids)}")
             answered = protocol.read_answer(answer_of(protocol, f"answer {n}: {marked[n][1]}"), streamed=False)
-            reply(known, step.session, answered, now=float(n))
+            reply(index, step.session, answered, now=float(n))
             assert step.event == ("new" if n == 0 else "turn")
             assert seen.setdefault(which, step.session.id) == step.session.id
     assert len(set(seen.values())) == len(seen)

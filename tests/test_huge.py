@@ -17,7 +17,7 @@ from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.embedded import squeezed
 from lantern_proxy.history.presentation import parts_of
 from lantern_proxy.history.record import Entry, Session
-from lantern_proxy.session import Known
+from lantern_proxy.session import SessionIndex
 from lantern_proxy.session.contested import went_on_elsewhere
 from lantern_proxy.session.overlap import shown_and_asked
 from lantern_proxy.session.pasted import is_pasted
@@ -152,13 +152,13 @@ def seconds_of(before, after):
     """How long it takes to see what became of a history."""
     turn_memo.forget_all()
     shared_prefix.forget_all()
-    known, who, ids = Known(), Identity(ids=(("x-lantern-session", "huge"),)), iter(map(str, range(9)))
+    index, who, ids = SessionIndex(), Identity(ids=(("x-lantern-session", "huge"),)), iter(map(str, range(9)))
     requests = read(before), read(after)
     answer = Answer(messages=(chat.read_message(json.dumps(assistant("Fine, and what else?")).encode()),))
-    step = follow(known, requests[0], who, now=1.7e9, new_id=lambda: next(ids))
-    reply(known, step.session, answer, now=1.7e9)
+    step = follow(index, requests[0], who, now=1.7e9, new_id=lambda: next(ids))
+    reply(index, step.session, answer, now=1.7e9)
     began = time.process_time()
-    follow(known, requests[1], who, now=1.7e9 + 9, new_id=lambda: next(ids))
+    follow(index, requests[1], who, now=1.7e9 + 9, new_id=lambda: next(ids))
     return time.process_time() - began
 
 
@@ -175,15 +175,15 @@ def asked_after(*before, ids=()):
     """-> seconds of one more request. before: (messages, answer) of the requests before it; ids: of all of them"""
 
     def seconds(messages):
-        known, names = Known(), (f"ses_{n}" for n in range(99))
+        index, names = SessionIndex(), (f"ses_{n}" for n in range(99))
         who = Identity(ids=tuple(("x-lantern-session", each) for each in ids))
         for n, (asked, told) in enumerate(before):
-            step = follow(known, read(asked), who, now=1.7e9 + n, new_id=lambda: next(names))
+            step = follow(index, read(asked), who, now=1.7e9 + n, new_id=lambda: next(names))
             answer = Answer(messages=(chat.read_message(json.dumps(assistant(told)).encode()),))
-            reply(known, step.session, answer, now=1.7e9 + n)
+            reply(index, step.session, answer, now=1.7e9 + n)
         request = read(messages)
         began = time.process_time()
-        follow(known, request, who, now=1.7e9 + 99, new_id=lambda: next(names))
+        follow(index, request, who, now=1.7e9 + 99, new_id=lambda: next(names))
         return time.process_time() - began
 
     return seconds
@@ -234,20 +234,20 @@ def test_what_a_client_may_send_is_placed_in_linear_time(work):
 
 def test_a_talk_of_one_phrase_is_looked_for_in_another_in_linear_time():
     def seconds(count):
-        known, names = Known(), (f"ses_{n}" for n in range(9))
+        index, names = SessionIndex(), (f"ses_{n}" for n in range(9))
         opened = [user("first question of a kind, indeed"), assistant("The first answer of it.")]
         for asked, told in ((opened[:1], opened[1]["content"]), ([*opened, *nods(count), user("go on")], "OK.")):
-            step = follow(known, read(asked), Identity(), now=1.7e9, new_id=lambda: next(names))
+            step = follow(index, read(asked), Identity(), now=1.7e9, new_id=lambda: next(names))
             answer = Answer(messages=(chat.read_message(json.dumps(assistant(told)).encode()),))
-            reply(known, step.session, answer, now=1.7e9)
+            reply(index, step.session, answer, now=1.7e9)
         same = [m for _ in range(count) for m in (user("go on"), assistant("OK."))]
         request = read([user("x"), *opened[1:], user("aha"), *same, user("what now, my friend")])
         held = read([*opened, *same, user("go on"), assistant("OK.")])
         session = replace(
-            known.sessions["ses_0"], head=tuple(Entry(str(n), m, True) for n, m in enumerate(held.messages))
+            index.sessions["ses_0"], head=tuple(Entry(str(n), m, True) for n, m in enumerate(held.messages))
         )
         began = time.process_time()
-        went_on_elsewhere(known, session, request)
+        went_on_elsewhere(index, session, request)
         return time.process_time() - began
 
     assert growth(seconds) < MOST
@@ -309,13 +309,13 @@ def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time()
 
     def work(count):
         turn_memo.forget_all()
-        known = Known()
+        index = SessionIndex()
         for n in range(count):
             asked = read([user(asks(n)), assistant(tells(n)), user(handbook)])
-            step = follow(known, asked, Identity(), now=1.7e9 + n, new_id=lambda n=n: f"ses_{n}")
-            reply(known, step.session, answer, now=1.7e9 + n)
+            step = follow(index, asked, Identity(), now=1.7e9 + n, new_id=lambda n=n: f"ses_{n}")
+            reply(index, step.session, answer, now=1.7e9 + n)
         began = time.process_time()
-        assert settle(known, known.sessions["ses_0"], request, ()) is known.sessions["ses_0"]
+        assert settle(index, index.sessions["ses_0"], request, ()) is index.sessions["ses_0"]
         return time.process_time() - began
 
     assert work(400) < MOST * max(0.004, min(work(50) for _ in range(3)))
@@ -329,9 +329,9 @@ def test_a_conversation_that_ends_otherwise_is_known_by_its_end_however_long_it_
         said = [each for n in range(count) for each in (user(asks(n)), assistant(tells(n)))]
         held = read([*opened, *said, *closed]).messages
         session = Session(id="ses_other", api="chat", head=tuple(Entry(str(n), m, True) for n, m in enumerate(held)))
-        known = Known()
+        index = SessionIndex()
         began = time.process_time()
-        assert not any(ends_in(known, session, shown, asked) for _ in range(100))
+        assert not any(ends_in(index, session, shown, asked) for _ in range(100))
         return time.process_time() - began
 
     assert min(work(MANY) for _ in range(2)) < MOST * max(0.004, min(work(2) for _ in range(3)))

@@ -22,7 +22,7 @@ from lantern_proxy.restore import passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
-from lantern_proxy.session import RECENT_S, Known, forget, indexing
+from lantern_proxy.session import RECENT_S, SessionIndex, forget, indexing
 from lantern_proxy.turn import Block, Restored, plain
 from lantern_proxy.turn_memo import Memo
 from lantern_proxy.wire.http import Arrival
@@ -49,28 +49,28 @@ def live(lab: Lab, n: int, turns: int = 4) -> Chat:
     return chat
 
 
-def held(known: Known) -> dict[str, int]:
-    return {name: len(getattr(known, name)) for name in FINDS}
+def held(index: SessionIndex) -> dict[str, int]:
+    return {name: len(getattr(index, name)) for name in FINDS}
 
 
 def test_what_finds_sessions_does_not_outgrow_them(few):
     lab = Lab()
     for n in range(40):
         live(lab, n)
-    after_40 = held(lab.known)
+    after_40 = held(lab.index)
     for n in range(40, 160):
         live(lab, n)
-    assert len(lab.known.sessions) <= 16
-    assert all(found <= after_40[name] + 16 for name, found in held(lab.known).items()), (after_40, held(lab.known))
+    assert len(lab.index.sessions) <= 16
+    assert all(found <= after_40[name] + 16 for name, found in held(lab.index).items()), (after_40, held(lab.index))
 
 
 def test_when_all_sessions_are_forgotten_nothing_is_left_of_them(few):
     lab = Lab()
     for n in range(6):
         live(lab, n, turns=25)  # more texts than stay
-    forget(lab.known, *lab.known.sessions)
-    assert held(lab.known) == dict.fromkeys(FINDS, 0)
-    assert lab.known.size_bytes == 0
+    forget(lab.index, *lab.index.sessions)
+    assert held(lab.index) == dict.fromkeys(FINDS, 0)
+    assert lab.index.size_bytes == 0
 
 
 def test_long_sessions_make_room_for_each_other_by_their_bytes(monkeypatch):
@@ -78,8 +78,8 @@ def test_long_sessions_make_room_for_each_other_by_their_bytes(monkeypatch):
     lab = Lab()
     for n in range(30):
         lab.answer(Chat(lab, named=f"n{n}").send([user(f"file {n} " * 4_000)]), assistant(f"I read file {n}."))
-        assert lab.known.size_bytes <= 1_000_000
-    assert 1 < len(lab.known.sessions) < 12
+        assert lab.index.size_bytes <= 1_000_000
+    assert 1 < len(lab.index.sessions) < 12
 
 
 def test_what_a_session_takes_shrinks_with_what_its_client_shows():
@@ -87,12 +87,12 @@ def test_what_a_session_takes_shrinks_with_what_its_client_shows():
     chat = Chat(lab, named="long")
     for n in range(40):
         chat.turn(f"Page {n}: " + "lorem ipsum " * 400, f"Page {n} is read.")
-    (sid,) = lab.known.sessions
-    before = lab.known.sizes[sid]
+    (sid,) = lab.index.sessions
+    before = lab.index.sizes[sid]
     lab.answer(chat.send([user("Summary of the conversation so far: forty pages. And page 41?")]), assistant("Empty."))
-    assert set(lab.known.sessions) == {sid}
-    assert 0 < lab.known.sizes[sid] < before / 2
-    assert lab.known.size_bytes == lab.known.sizes[sid]
+    assert set(lab.index.sessions) == {sid}
+    assert 0 < lab.index.sizes[sid] < before / 2
+    assert lab.index.size_bytes == lab.index.sizes[sid]
 
 
 def test_a_session_keeps_its_latest_texts_only(monkeypatch):
@@ -101,8 +101,8 @@ def test_a_session_keeps_its_latest_texts_only(monkeypatch):
     chat = Chat(lab)
     for n in range(50):
         chat.turn(f"Page {n}: " + "lorem ipsum " * 50, f"Page {n} is read.")
-    said = lab.known.said[chat.session]
-    assert sum(map(len, said)) == lab.known.said_chars[chat.session] <= 10_000
+    said = lab.index.said[chat.session]
+    assert sum(map(len, said)) == lab.index.said_chars[chat.session] <= 10_000
     assert "Page 49 is read." in said
 
 

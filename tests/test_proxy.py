@@ -894,10 +894,10 @@ def test_tenants_seen_longest_ago_make_room(tmp_path):
         tenants = Tenants(Config(), sessions=50)
         for n in range(200):
             request = chat.read(json.dumps(body(f"text {n}")).encode())
-            known, _ = await tenants.known((f"t{n}", ""), request, Identity(), float(n))
-            step = follow(known, request, Identity(), now=float(n), new_id=lambda n=n: f"s{n}")
-            reply(known, step.session, Answer(messages=()), now=float(n))
-        return tenants.remembered(("t0", "")) is None, tenants.remembered(("t199", "")) is not None, len(tenants._mine)
+            index, _ = await tenants.locate((f"t{n}", ""), request, Identity(), float(n))
+            step = follow(index, request, Identity(), now=float(n), new_id=lambda n=n: f"s{n}")
+            reply(index, step.session, Answer(messages=()), now=float(n))
+        return tenants.index_of(("t0", "")) is None, tenants.index_of(("t199", "")) is not None, len(tenants._mine)
 
     gone, kept, held = asyncio.run(through())
     assert gone
@@ -936,12 +936,12 @@ def test_after_a_restart_who_names_a_session_is_compared_with_no_other_before_th
     async def back(tenants: Tenants, name: str, *messages: str) -> tuple[str | None, int]:
         key, who = (tenants.of("sk-one"), ""), Identity(ids=(("x-session-id", name),))
         request = chat.read(json.dumps(body(*messages)).encode())
-        if before := tenants.remembered(key):
+        if before := tenants.index_of(key):
             before.by_answer = Asked(before.by_answer.default_factory, before.by_answer)
         asked.clear()
-        known, found = await tenants.known(key, request, who, time.time())
+        index, found = await tenants.locate(key, request, who, time.time())
         looks = len(asked)
-        step = follow(known, request, who, now=time.time(), new_id=lambda: "another", found=found)
+        step = follow(index, request, who, now=time.time(), new_id=lambda: "another", found=found)
         return step.session.family, looks
 
     async def through(tenants: Tenants) -> list[tuple[str | None, int]]:

@@ -1035,7 +1035,7 @@ def test_a_chat_of_another_protocol_that_begins_with_a_short_answer_is_a_new_one
         chat.turn(said, answer)
     body = {"system": SYSTEM, "messages": [assistant("Done."), user("What can you do?")]}
     request = messages.read(json.dumps(body).encode())
-    step = follow(chat.lab.known, request, Identity(), now=chat.lab.now, new_id=lambda: "another")
+    step = follow(chat.lab.index, request, Identity(), now=chat.lab.now, new_id=lambda: "another")
     assert (step.event, step.session.id) == ("new", "another"), step.link.why
 
 
@@ -1046,11 +1046,11 @@ def test_results_of_tools_that_stand_in_messages_of_the_user_are_nothing_that_wa
         history.append(user(said))
         tools = [{"name": "read_file", "input_schema": {}}]
         request = messages.read(json.dumps({"system": SYSTEM, "tools": tools, "messages": history}).encode())
-        return follow(lab.known, request, Identity(), now=lab.now, new_id=lambda: f"ses_{len(history)}")
+        return follow(lab.index, request, Identity(), now=lab.now, new_id=lambda: f"ses_{len(history)}")
 
     def answer(step, part):
         content = {"id": lab.call_id(), "role": "assistant", "content": [part]}
-        reply(lab.known, step.session, messages.read_answer(json.dumps(content).encode(), streamed=False), now=lab.now)
+        reply(lab.index, step.session, messages.read_answer(json.dumps(content).encode(), streamed=False), now=lab.now)
         history.append({"role": "assistant", "content": [part]})
 
     for n, (said, told) in enumerate(turns("zephyr", 4)):

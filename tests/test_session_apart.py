@@ -728,7 +728,7 @@ def test_a_summary_that_two_got_is_nobodys_unless_one_of_them_is_named(named: bo
         step = lab.ask([{"role": "system", "content": SYSTEM}, *asked], **body)
         assert step.event == ("compacted" if named else "new"), step.link.why
         assert not named or step.session.id == session
-        forget(lab.known, *({step.session.id} - {*sessions}))
+        forget(lab.index, *({step.session.id} - {*sessions}))
 
 
 # --- what its user made of a conversation --------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_a_mode_that_was_asked_twice_in_vain_is_a_turn_again_once_its_answers_ar
     events = [chat.turn(said, answer).event for said, answer in asked[3:]]
     assert events[0] == "side"
     assert set(events[2:]) == {"turn"}
-    assert chat.lab.known.sessions[chat.session].asides == {}
+    assert chat.lab.index.sessions[chat.session].asides == {}
 
 
 def test_one_that_asks_again_in_another_mode_goes_on_with_the_answer_that_it_shows():
@@ -184,13 +184,13 @@ def test_what_goes_on_from_a_stored_answer_had_that_answer():
         body = {"instructions": SYSTEM, "input": [*history, user(said)], "previous_response_id": before or None,
                 "tools": [{"type": "function", "name": name, "parameters": {}} for name in tools]}  # fmt: skip
         request = responses.read(json.dumps(body).encode())
-        return follow(lab.known, request, Identity(), now=lab.now, new_id=lambda: "ses_1")
+        return follow(lab.index, request, Identity(), now=lab.now, new_id=lambda: "ses_1")
 
     def answer(step, text):
         parts = [{"type": "output_text", "text": text}]
         message = {"type": "message", "id": lab.call_id(), "role": "assistant", "content": parts}
         body = {"id": f"resp_{message['id']}", "status": "completed", "output": [message]}
-        reply(lab.known, step.session, responses.read_answer(json.dumps(body).encode(), streamed=False), now=lab.now)
+        reply(lab.index, step.session, responses.read_answer(json.dumps(body).encode(), streamed=False), now=lab.now)
         return body["id"]
 
     answer(ask(asked[0][0], TOOLS), asked[0][1])
@@ -209,7 +209,7 @@ def test_who_asks_again_behind_a_summary_in_a_new_system_prompt_is_where_the_sum
         chat.turn(said, answer)
     chat.system, chat.history = summary_of("zephyr", 5), chat.history[-2:]
     assert chat.turn("Sort the next of them.", "Sorted.").event == "compacted"
-    kept = chat.lab.known.sessions[chat.session]
+    kept = chat.lab.index.sessions[chat.session]
     chat.history = [*chat.history[:-2], user("Sort the next of them." if again == "the same" else "Sort the last one.")]
     step = chat.send()
     assert step.event == ("retry" if again == "the same" else "branch")

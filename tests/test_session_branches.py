@@ -24,7 +24,7 @@ def cloned(rounds: int) -> tuple[Chat, Chat]:
 
 def left(chat: Chat, word: str) -> list[str]:
     """Texts with `word` that the session has from branches that were left."""
-    session = chat.lab.known.sessions[chat.session]
+    session = chat.lab.index.sessions[chat.session]
     texts = {f.key: f.message.text for f in chat.lab.kept[chat.session].filed}
     return [texts[key] for key in session.abandoned if word in texts[key]]
 
@@ -103,7 +103,7 @@ def test_short_words_that_were_said_often_on_a_branch_that_was_left_do_not_lead_
 
 def test_former_states_hold_no_former_states():
     a, b = cloned(6)
-    session = a.lab.known.sessions[a.session]
+    session = a.lab.index.sessions[a.session]
     assert len(session.forks) == 1
     assert all(not each.forks and each.before_form is None for each in session.forks)
     assert b.session == a.session
@@ -115,10 +115,10 @@ def test_a_branch_that_was_left_counts_as_memory():
         chat.turn(said, answer)
     before = [*chat.history]
     chat.turn(f"Read this: {'word ' * 20_000}", "Read.")
-    held = chat.lab.known.sizes[chat.session]
+    held = chat.lab.index.sizes[chat.session]
     chat.history = before
     chat.turn("Leave it.", "Gladly.")
-    assert chat.lab.known.sizes[chat.session] > held
+    assert chat.lab.index.sizes[chat.session] > held
 
 
 # --- answers that the upstream stores ------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Stored:
         data = {"input": [user(said)], "previous_response_id": before or None, **more}
         request = responses.read(json.dumps(data).encode())
         who = Identity(ids=(("x-session-id", named),) if named else ())
-        return follow(self.lab.known, request, who, now=self.lab.now, new_id=lambda: next(self.ids))
+        return follow(self.lab.index, request, who, now=self.lab.now, new_id=lambda: next(self.ids))
 
     def turn(self, said: str, before: str = "", named: str = "", **more: object) -> tuple[Step, str]:
         """The request, and what its answer is called."""
@@ -144,7 +144,7 @@ class Stored:
         content = [{"type": "output_text", "text": f"{said} That is noted."}]
         output = [{"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
         data = {"id": f"resp_{number}", "status": "completed", "output": output}
-        reply(self.lab.known, step.session, responses.read_answer(json.dumps(data).encode(), streamed=False), now=0.0)
+        reply(self.lab.index, step.session, responses.read_answer(json.dumps(data).encode(), streamed=False), now=0.0)
         return step, f"resp_{number}"
 
     def talk(self, about: str, count: int, before: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from lantern_proxy.follow import follow, reply
 from lantern_proxy.history.record import Session
 from lantern_proxy.session import forget, link
 from lantern_proxy.session.from_archive import recall
-from lantern_proxy.session.index import Known
+from lantern_proxy.session.index import SessionIndex
 from lantern_proxy.turn import Answer, Filed, Head, Identity, Request
 from lantern_proxy.wire import chat
 
@@ -29,14 +29,14 @@ def test_a_long_text_of_one_sign_is_linked_in_linear_time(sign):
 
     def linking(count: int) -> Callable[[], object]:
         found = request(("system", "Be kind."), ("user", begun + sign * count + " and that was all."))
-        return lambda: link(Known(), found, Identity(), 0.0)
+        return lambda: link(SessionIndex(), found, Identity(), 0.0)
 
     assert is_linear(linking)
 
 
 def test_the_answer_of_a_side_call_that_was_read_from_the_archive_begins_a_chat_of_its_own():
-    known, said = (
-        Known(),
+    index, said = (
+        SessionIndex(),
         request(("user", "Name this chat, please, in three words"), ("assistant", "Sourdough advice")),
     )
     filed = [
@@ -44,14 +44,14 @@ def test_the_answer_of_a_side_call_that_was_read_from_the_archive_begins_a_chat_
         for n, m in enumerate(said.messages)
     ]
     side = Session(id="ses_1.side", api="chat", parent="ses_1", side=True, created_at=1.0, last_seen_at=1.0)
-    recall(known, side, filed, Head())
+    recall(index, side, filed, Head())
     asked = request(("assistant", "Sourdough advice"), ("user", "What does that mean?"))
-    assert link(known, asked, Identity(), 2.0).session is None
+    assert link(index, asked, Identity(), 2.0).session is None
 
 
 def test_a_session_that_left_memory_before_its_side_call_holds_nothing_up():
     """Two summaries begin alike; the session of the first is forgotten, its side call was seen later."""
-    known, system, sessions = Known(), "You answer questions about the house and its garden.", []
+    index, system, sessions = SessionIndex(), "You answer questions about the house and its garden.", []
     frame = (
         "Summary of the conversation so far, written so that the next model can go on with it without any gap at all: "
     )
@@ -66,12 +66,12 @@ def test_a_session_that_left_memory_before_its_side_call_holds_nothing_up():
                 f"{frame}{topic} was told of, and no more",
             ),
         ):
-            at = len(known.sessions)
-            step = follow(known, request(*shown), Identity(), now=float(at), new_id=lambda at=at: f"ses_{at}")
-            reply(known, step.session, answer(got), now=float(at))
+            at = len(index.sessions)
+            step = follow(index, request(*shown), Identity(), now=float(at), new_id=lambda at=at: f"ses_{at}")
+            reply(index, step.session, answer(got), now=float(at))
             sessions.append(step.session.id)
-    forget(known, sessions[0])
+    forget(index, sessions[0])
     goes_on = request(("system", system), ("user", f"{frame}the roses at the gate was told of, and no more\n\nGo on?"))
-    found = link(known, goes_on, Identity(), 9.0)
+    found = link(index, goes_on, Identity(), 9.0)
     assert found.session is not None
     assert found.session.id == sessions[2]

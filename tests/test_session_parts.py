@@ -18,7 +18,7 @@ from lantern_proxy.history.transcript import (
     with_transcript_as_user_text,
 )
 from lantern_proxy.session import forget, link, remember
-from lantern_proxy.session.index import Known
+from lantern_proxy.session.index import SessionIndex
 from lantern_proxy.session.instructions import is_result_to_shorten, is_summary_call, is_task_about
 from lantern_proxy.session.pasted import quotes_exchange
 from lantern_proxy.session.transcript_use import is_own
@@ -173,10 +173,10 @@ def test_a_line_that_another_session_has_is_no_sessions_own() -> None:
     for front in ("", "Earlier it was said that all is well.\n"):
         step = lab.ask([user(f"{front}{line}\nAI:")])
         lab.answer(step, assistant("Noted."))
-    first, last = lab.known.sessions.values()
-    assert not is_own(lab.known, first, line)
-    forget(lab.known, last.id)
-    assert is_own(lab.known, first, line)
+    first, last = lab.index.sessions.values()
+    assert not is_own(lab.index, first, line)
+    forget(lab.index, last.id)
+    assert is_own(lab.index, first, line)
 
 
 @pytest.mark.parametrize(
@@ -293,24 +293,24 @@ def test_what_is_like_a_session_that_left_memory_is_linked_without_it() -> None:
     for said, answer in turns("zephyr", 3):
         talk.turn(said, answer)
     talk.summarise("transcript under another system prompt", summary_of("zephyr", 3))
-    forget(talk.lab.known, talk.session)
+    forget(talk.lab.index, talk.session)
     for shown in (
         [*talk.history, NEXT],
         [talk.history[-1], NEXT],
         [talk.history[0], assistant("Well."), NEXT],
         [CLAIMED],
     ):
-        found = link(talk.lab.known, request(ORDERS, *shown), Identity(), talk.lab.now)
+        found = link(talk.lab.index, request(ORDERS, *shown), Identity(), talk.lab.now)
         assert found.session is None or found.session.id != talk.session
 
 
 @pytest.mark.parametrize(("chars", "count"), [(10, 530), (1_500_000, 17)])
 def test_a_session_that_waits_for_its_answer_stays_in_memory(chars: int, count: int) -> None:
-    known = Known()
+    index = SessionIndex()
     for n in range(count):
         asked = request(user(f"{n} " + "a" * chars))
         session = begin(asked, session_id=f"ses_{n}", now=float(n))
         entry = Entry(f"k{n}", asked.messages[0], False)
-        remember(known, msgspec.structs.replace(session, head=(entry,)))
-        known.in_flight["ses_0"] = 1
-    assert {"ses_0", "ses_1", f"ses_{count - 1}"} & known.sessions.keys() == {"ses_0", f"ses_{count - 1}"}
+        remember(index, msgspec.structs.replace(session, head=(entry,)))
+        index.in_flight["ses_0"] = 1
+    assert {"ses_0", "ses_1", f"ses_{count - 1}"} & index.sessions.keys() == {"ses_0", f"ses_{count - 1}"}

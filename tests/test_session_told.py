@@ -42,7 +42,7 @@ def planned(*, passed: bool = True) -> tuple[Lab, Session]:
             answer = called(lab.call_id(), "task", prompt=PLAN) if passed else assistant(PLAN)
         lab.answer(step, answer)
         history.append(answer)
-    return lab, lab.known.sessions[step.session.id]
+    return lab, lab.index.sessions[step.session.id]
 
 
 # --- tasks of agents ------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def planned(*, passed: bool = True) -> tuple[Lab, Session]:
 )
 def test_a_task_is_what_the_model_passed_to_a_tool_or_a_part_of_it(shown: list[Wire], is_task: bool) -> None:
     lab, session = planned()
-    assert is_delegated(lab.known, session, request(*shown)) is is_task
+    assert is_delegated(lab.index, session, request(*shown)) is is_task
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_who_passes_on_a_plan_begins_a_conversation_and_a_sub_agent_does_not(
     shown: list[Wire], how: Wire, id_of: str, is_passed: bool
 ) -> None:
     lab, parent = planned()
-    assert is_passed_on(lab.known, parent, request(*shown, **how), id_of=id_of) is is_passed  # type: ignore[arg-type]
+    assert is_passed_on(lab.index, parent, request(*shown, **how), id_of=id_of) is is_passed  # type: ignore[arg-type]
 
 
 WHOLE = "How the limiter's burst is set, what the retry policy of the gateway is, and where the backup is kept."
@@ -105,7 +105,7 @@ def test_a_user_takes_over_a_thread_in_which_all_was_told_and_says_something_new
     shown: list[Wire], how: Wire, is_taken: bool
 ) -> None:
     lab, parent = planned()
-    assert is_taken_over(lab.known, parent, request(*shown, **how)) is is_taken
+    assert is_taken_over(lab.index, parent, request(*shown, **how)) is is_taken
 
 
 def test_nobody_takes_over_a_thread_of_who_had_said_one_thing() -> None:
@@ -113,7 +113,7 @@ def test_nobody_takes_over_a_thread_of_who_had_said_one_thing() -> None:
     step = lab.ask([{"role": "system", "content": SYSTEM}, user("How is the burst set?")], tools=("task",))
     lab.answer(step, called(lab.call_id(), "task", prompt=PLAN))
     shown = request(user(PLAN), assistant("Yes."), user("Then begin with the gateway, please."))
-    assert not is_taken_over(lab.known, lab.known.sessions[step.session.id], shown)
+    assert not is_taken_over(lab.index, lab.index.sessions[step.session.id], shown)
 
 
 # --- told again -----------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_an_answer_in_front_of_the_question_was_a_summary_and_one_that_is_introd
     shown: list[Wire], is_it: bool
 ) -> None:
     lab, session = planned(passed=False)
-    assert is_retold(lab.known.said[session.id], session, request(*shown)) is is_it
+    assert is_retold(lab.index.said[session.id], session, request(*shown)) is is_it
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -249,7 +249,7 @@ def test_what_a_user_nods_to_is_nothing_that_a_summary_would_tell_again(asked: t
 def test_nothing_is_retold_of_a_session_that_shows_nothing() -> None:
     lab, session = planned(passed=False)
     empty = Session(id="ses_9", api="chat", system=session.system, tools=session.tools, answered=True)
-    assert not is_retold(lab.known.said[session.id], empty, request(user(PLAN), user("Where do I begin?")))
+    assert not is_retold(lab.index.said[session.id], empty, request(user(PLAN), user("Where do I begin?")))
 
 
 # --- a run's next conversation --------------------------------------------------------------------------------------
@@ -269,14 +269,14 @@ def test_nothing_is_retold_of_a_session_that_shows_nothing() -> None:
 )
 def test_a_conversation_begins_with_one_text_that_tells_nothing_of_another(shown: list[Wire], anew: bool) -> None:
     lab, session = planned(passed=False)
-    assert begins_anew(lab.known, [session], request(*shown)) is anew
+    assert begins_anew(lab.index, [session], request(*shown)) is anew
 
 
 def test_what_is_added_to_what_the_upstream_holds_begins_nothing() -> None:
     lab, session = planned(passed=False)
-    assert begins_anew(lab.known, [session], request(user("Where can I park?")))
+    assert begins_anew(lab.index, [session], request(user("Where can I park?")))
     added = structs.replace(request(user("Where can I park?")), delta=True)
-    assert not begins_anew(lab.known, [session], added)
+    assert not begins_anew(lab.index, [session], added)
 
 
 ORDERS = (

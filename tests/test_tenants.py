@@ -100,9 +100,11 @@ def test_what_is_archived_as_a_side_call_in_another_project_is_not_read_with_its
     for n, (each, id_) in enumerate(ids.items()):
         opened.archive.write([record(filed(n, f"Gate {n} is shut."), session=id_, project=each)])
     request, key = chat.read(json.dumps(body("Which gate is shut?")).encode()), (TENANT, project)
-    known, _ = asyncio.run(Tenants(config_for(upstream, tmp_path), opened).known(key, request, Identity(), time.time()))
+    index, _ = asyncio.run(
+        Tenants(config_for(upstream, tmp_path), opened).locate(key, request, Identity(), time.time())
+    )
     opened.close()
-    assert [*known.sessions] == [ids[project]]
+    assert [*index.sessions] == [ids[project]]
 
 
 def test_a_tried_restore_stays_in_its_tenant_and_leaves_nothing_behind(tmp_path):

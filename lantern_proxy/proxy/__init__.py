@@ -158,8 +158,8 @@ class Proxy:
         request = exchange.request = with_transcript_as_user_text(await self._request(exchange, exchange.wire))
         exchange.project = brief(arrival.header("x-lantern-project"))
         who = identity(telling(arrival.headers))
-        known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
-        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
+        index, found = await self.tenants.locate((exchange.tenant, exchange.project), request, who, exchange.at)
+        step = follow(index, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
         if step.main is not None:  # at once: its client may go on with it before the side call is answered
             shown = partial(record_of_main, exchange, step, step.main, self.config, self.privacy)
@@ -272,11 +272,11 @@ class Proxy:
                 listen(exchange, status)
 
     def _submit(self, exchange: Exchange, step: Step, answer: Answer, status: int, error: str) -> "Future[bool]":
-        known = self.tenants.remembered((exchange.tenant, exchange.project))
-        session, filed = reply(known, step.session, answer, now=time.time()) if known else (None, ())
+        index = self.tenants.index_of((exchange.tenant, exchange.project))
+        session, filed = reply(index, step.session, answer, now=time.time()) if index else (None, ())
         if session is None:  # dropped from memory while the answer came, since something was forgotten
             session, filed = after_answer(step.session, answer, now=time.time())
-        main = known.sessions.get(session.parent) if known and session is not None and session.side else session
+        main = index.sessions.get(session.parent) if index and session is not None and session.side else session
         answered = Answered(step, session or step.session, answer, filed, status, error)
         job = Job(
             build=partial(record_of, exchange, answered, self.config, self.privacy),

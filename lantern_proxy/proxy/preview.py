@@ -34,8 +34,8 @@ async def preview_of(
     """
     request = _read(body, api)
     identity = Identity(ids=(("x-lantern-session", session),)) if session else Identity()
-    known, found = await proxy.tenants.known((tenant, project), request, identity, time.time())
-    mine = known.sessions.get(session) if session else found.session
+    index, found = await proxy.tenants.locate((tenant, project), request, identity, time.time())
+    mine = index.sessions.get(session) if session else found.session
     making = proxy.writer.opened.restorer.want()
     if mine is None or making is None:
         return Preview(tenant=tenant)
@@ -43,7 +43,7 @@ async def preview_of(
         return Preview(tenant=tenant, session=mine.id, notes=("restore:warming",))
     if making.exception() is not None:
         return Preview(tenant=tenant, session=mine.id, notes=("restore:error",))
-    beside = compared(known, mine, request, restart=found.restart)
+    beside = compared(index, mine, request, restart=found.restart)
     return await asyncio.to_thread(_choose, proxy, making.result(), request, beside, tenant, project)
 
 

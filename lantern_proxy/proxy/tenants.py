@@ -15,7 +15,7 @@ from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config, tenant_named
 from lantern_proxy.history.record import Session, chains, place_key, spoken
 from lantern_proxy.proxy.open_archive import Opened
-from lantern_proxy.session import RECENT_S, WEAK_IDS, Known, Link, forget, link
+from lantern_proxy.session import RECENT_S, WEAK_IDS, Link, SessionIndex, forget, link
 from lantern_proxy.session.from_archive import recall
 from lantern_proxy.session.index import is_named, side_id
 from lantern_proxy.session_rows import session_of
@@ -55,7 +55,7 @@ Partition = tuple[str, str]
 class _Mine:
     """What is known of one tenant's project."""
 
-    known: Known = field(default_factory=Known)
+    index: SessionIndex = field(default_factory=SessionIndex)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     reading: "asyncio.Task[None] | None" = None
     """Loads the most recent sessions from the archive, once in the lifetime of this object."""
@@ -90,8 +90,8 @@ class Tenants:
     def let_go(self, tenant: str, project: str, session: str) -> None:
         """Forget a session of which nothing is archived, and its tenant if it has no other."""
         if (mine := self._mine.get((tenant, project))) is not None:
-            forget(mine.known, session)
-            if not mine.known.sessions and not mine.lock.locked():
+            forget(mine.index, session)
+            if not mine.index.sessions and not mine.lock.locked():
                 del self._mine[tenant, project]
 
     def of(self, credential: str) -> str:
@@ -113,12 +113,14 @@ class Tenants:
         bare = credential.encode("utf-8", "surrogatepass")
         return f"t_{hmac.digest(self._salt, bare, 'sha256').hex()[:24]}"
 
-    def remembered(self, key: Partition) -> Known | None:
+    def index_of(self, key: Partition) -> SessionIndex | None:
         """The sessions of `key` in memory; None when they were dropped."""
         mine = self._mine.get(key)
-        return mine.known if mine else None
+        return mine.index if mine else None
 
-    async def known(self, key: Partition, request: Request, identity: Identity, now: float) -> tuple[Known, Link]:
+    async def locate(
+        self, key: Partition, request: Request, identity: Identity, now: float
+    ) -> tuple[SessionIndex, Link]:
         """The sessions of `key`, and which of them the request belongs to: pass both to follow() before awaiting
         anything else.
 
@@ -135,37 +137,37 @@ class Tenants:
         self._mine.move_to_end(key)
         if named := _named(request, identity):
             await self._bring_named(mine, key, named)
-        found = link(mine.known, request, identity, now)
+        found = link(mine.index, request, identity, now)
         if found.session is None:
             self._make_room()
         elif not (found.scanty or (found.by_content and (mine.reading is None or not mine.reading.done()))):
-            return mine.known, found
-        return mine.known, await self._brought(mine, key, request, identity, now, found)
+            return mine.index, found
+        return mine.index, await self._brought(mine, key, request, identity, now, found)
 
     async def _bring_named(self, mine: _Mine, key: Partition, named: str) -> None:
         """Load the session with an explicit id, unless it is in memory."""
-        if is_named(mine.known, named) or self._opened is None:
+        if is_named(mine.index, named) or self._opened is None:
             return
         async with mine.lock:
-            if not is_named(mine.known, named):  # a task that was waited for may have loaded it
+            if not is_named(mine.index, named):  # a task that was waited for may have loaded it
                 await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, _Sought([named]))))
 
     async def _brought(
         self, mine: _Mine, key: Partition, request: Request, identity: Identity, now: float, found: Link
     ) -> Link:
-        """Where the request belongs after asking the archive: steps 2 and 3 of known(). It is linked again after each
+        """Where the request belongs after asking the archive: steps 2 and 3 of locate(). It is linked again after each
         wait in which sessions were loaded.
 
         found: where it belongs according to memory alone
         """
-        known, seen = mine.known, mine.known.changes
+        index, seen = mine.index, mine.index.changes
 
         def anew(found: Link) -> Link:
             nonlocal seen
-            if known.changes == seen:
+            if index.changes == seen:
                 return found
-            seen = known.changes
-            return link(known, request, identity, now)
+            seen = index.changes
+            return link(index, request, identity, now)
 
         async with mine.lock:
             found = anew(found)
@@ -185,39 +187,39 @@ class Tenants:
     def _make_room(self) -> None:
         """Make room for a new session: drop the least recently seen tenants, except the current one and those that wait
         for an answer."""
-        many = sum(len(mine.known.sessions) for mine in self._mine.values())
+        many = sum(len(mine.index.sessions) for mine in self._mine.values())
         held = self.size_bytes
         for key in list(self._mine)[:-1]:
             if many <= self._most and held <= _BYTES:
                 return
             mine = self._mine[key]
-            known = mine.known
-            if not (mine.lock.locked() or any(known.in_flight.values())):
-                many, held = many - len(known.sessions), held - known.size_bytes
+            index = mine.index
+            if not (mine.lock.locked() or any(index.in_flight.values())):
+                many, held = many - len(index.sessions), held - index.size_bytes
                 del self._mine[key]
 
     @property
     def size_bytes(self) -> int:
         """Roughly how many bytes the sessions in memory take."""
-        return sum(mine.known.size_bytes for mine in self._mine.values())
+        return sum(mine.index.size_bytes for mine in self._mine.values())
 
     def rest(self, now: float) -> None:
         """Drop sessions that were not used for RECENT_S; called when no requests come. Only ids and histories lead to
         such sessions, and by these the archive finds them as well."""
         for key, mine in list(self._mine.items()):
-            old = [s.id for s in mine.known.sessions.values() if now - s.last_seen_at > RECENT_S]
-            forget(mine.known, *old)
-            if not mine.known.sessions and not mine.lock.locked():
+            old = [s.id for s in mine.index.sessions.values() if now - s.last_seen_at > RECENT_S]
+            forget(mine.index, *old)
+            if not mine.index.sessions and not mine.lock.locked():
                 del self._mine[key]
 
     async def _bring(self, mine: _Mine, key: Partition, sought: _Sought | None) -> None:
         """Load the sessions that `sought` finds in the archive; None: the most recent ones."""
-        held = frozenset(mine.known.sessions)
+        held = frozenset(mine.index.sessions)
         found = await asyncio.to_thread(self._read, key, sought, held)
         mine.is_read = mine.is_read or sought is None
         for session, filed, head, ids in found:
-            if session.id not in mine.known.sessions:
-                recall(mine.known, session, filed, head, ids)
+            if session.id not in mine.index.sessions:
+                recall(mine.index, session, filed, head, ids)
                 await asyncio.sleep(0)  # one after the other: streams go on in between
 
     def _read(self, key: Partition, sought: _Sought | None, held: Set[str]) -> list[_Archived]:

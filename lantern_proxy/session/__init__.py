@@ -15,7 +15,7 @@ A client names its session, or it does not; then content decides. Evidence, stro
     a script                the only text goes on with what was said, line by line, under the names of its speakers
     a claimed history       a new text stands where the history should be, and speaks in the words of one session
 
-Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
+Nothing is ever linked across two APIs, and a `SessionIndex` holds one tenant only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ from lantern_proxy.session.by_words import RECENT_S, begins_anew, spoken_of
 from lantern_proxy.session.contested import calls_lead_elsewhere, is_contested
 from lantern_proxy.session.delegation import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, ids_named, main_of, side_of
+from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, SessionIndex, ids_named, main_of, side_of
 from lantern_proxy.session.indexing import forget, remember
 from lantern_proxy.session.instructions import is_summary_call, is_title_call
 from lantern_proxy.session.link_result import BY_ID, DELEGATED, STORED, Link
@@ -53,7 +53,7 @@ from lantern_proxy.session.rivals import FIRST, is_other_persons_session, settle
 from lantern_proxy.session.side_calls import held_count, held_share, holds_answer, is_side_of
 from lantern_proxy.turn import Identity, Message, Request, plain
 
-__all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
+__all__ = ["RECENT_S", "Link", "SessionIndex", "forget", "link", "remember"]
 
 WEAK_IDS = frozenset({"prompt_cache_key", "x-session-affinity", "x-affinity"})
 """Ids that may be shared by many conversations of a program, or change with each of its starts: a hint, never proof.
@@ -64,62 +64,62 @@ STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversa
 """Ids of a history that the upstream holds: a request that names one carries only what is new."""
 
 
-def link(known: Known, request: Request, identity: Identity, now: float) -> Link:
+def link(index: SessionIndex, request: Request, identity: Identity, now: float) -> Link:
     """The session that `request` belongs to, according to the strongest evidence."""
     ids = (*identity.ids, *request.ids)
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
-    found = _stored(known, request, ids) or _by_family(known, request, identity, strong)
+    found = _stored(index, request, ids) or _by_family(index, request, identity, strong)
     if found is None:
-        found = _by_content(known, request, weak, now) or Link(why="nothing known", side=is_title_call(request))
-    elif found.why == BY_ID and _begins_in_run(known, request, ids):
+        found = _by_content(index, request, weak, now) or Link(why="nothing known", side=is_title_call(request))
+    elif found.why == BY_ID and _begins_in_run(index, request, ids):
         found = Link(why="another conversation of its run")
     session = found.session
-    if session and not found.side and _is_new_id(known, session, strong) and not _is_copy(known, session, request):
+    if session and not found.side and _is_new_id(index, session, strong) and not _is_copy(index, session, request):
         found = Link(why="known content under a new id", parent=session.id)
-    if parent := _passed_on_from(known, request, found, strong):
+    if parent := _passed_on_from(index, request, found, strong):
         found = Link(why="what its model wrote, passed on by its user", parent=parent)
     side = found.side or bool(identity.agent) or bool({"side", "compact"} & (identity.signals | request.signals))
     return replace(found, family=next(iter((*strong, *weak)), ""), side=side, agent=found.agent or identity.agent)
 
 
-def _is_new_id(known: Known, session: Session, strong: Sequence[str]) -> bool:
+def _is_new_id(index: SessionIndex, session: Session, strong: Sequence[str]) -> bool:
     """Does the client send an explicit id that is neither the session's nor that of one of its answers?"""
-    is_named = any(session.id == value or session.id in ids_named(known, value) for value in strong)
+    is_named = any(session.id == value or session.id in ids_named(index, value) for value in strong)
     return bool(strong and session.family) and not is_named
 
 
-def _is_copy(known: Known, session: Session, request: Request) -> bool:
+def _is_copy(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does the client continue a copy of a conversation, from its summary on, under a new id? Whatever the original
     lost, the copy has lost as well."""
     if not session.lost or not goes_on(session, request):
         return False
-    told = [*side_summaries(known.said.get(session.id, {}).items())]
+    told = [*side_summaries(index.said.get(session.id, {}).items())]
     return any(text in plain(m.text) for m in request.messages[:FIRST] for text in told)
 
 
-def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[str]) -> str:
+def _passed_on_from(index: SessionIndex, request: Request, found: Link, ids: Sequence[str]) -> str:
     """Id of the session whose model wrote the text that opens this request, if its user started another conversation
     with it; "" otherwise. Such a request looks like that of a sub-agent."""
-    parent = known.sessions.get(main_of(found.session)) if found.session and found.agent == DELEGATED else None
+    parent = index.sessions.get(main_of(found.session)) if found.session and found.agent == DELEGATED else None
     if parent is None:
         return ""
     is_parents = parent.family in ids or parent.id in ids
     id_of: Literal["", "parent", "own"] = "parent" if is_parents else "own" if ids and parent.family else ""
-    return parent.id if is_passed_on(known, parent, request, id_of=id_of) else ""
+    return parent.id if is_passed_on(index, parent, request, id_of=id_of) else ""
 
 
-def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> Link | None:
+def _stored(index: SessionIndex, request: Request, ids: Sequence[tuple[str, str]]) -> Link | None:
     """The session of a request that continues a response or conversation stored by the upstream. Such a request carries
     only what is new, so the id alone decides."""
     for name, value in ids:
         if name in STORED_IDS:
-            for session in map(known.sessions.__getitem__, known.by_id.get(value, ())):
+            for session in map(index.sessions.__getitem__, index.by_id.get(value, ())):
                 if starts_after(session, value) or is_on_dropped_branch(session, value):
                     return Link(why="another conversation behind a stored answer", parent=session.id)
                 return Link(session=session, why=STORED)
-        family = known.by_family.get(value, ()) if name == "conversation" else ()
-        if mains := [s for sid in family if (s := known.sessions[sid]).api == request.api and not s.side]:
+        family = index.by_family.get(value, ()) if name == "conversation" else ()
+        if mains := [s for sid in family if (s := index.sessions[sid]).api == request.api and not s.side]:
             return Link(session=mains[-1], why=STORED)
     return None
 
@@ -127,30 +127,30 @@ def _stored(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> L
 # --- explicit ids --------------------------------------------------------------------------------------------------
 
 
-def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence[str]) -> Link | None:
+def _by_family(index: SessionIndex, request: Request, identity: Identity, ids: Sequence[str]) -> Link | None:
     """Link by explicit ids, ours or the client's. The most specific id decides; the others only tell which session a
     sub-agent belongs to."""
     families = [
-        [known.sessions[sid] for sid in (value, *ids_named(known, value)) if sid in known.sessions] for value in ids
+        [index.sessions[sid] for sid in (value, *ids_named(index, value)) if sid in index.sessions] for value in ids
     ]
     mains = [[s for s in family if s.api == request.api and not s.side] for family in families]
     if identity.agent:
         own = [s for family in families for s in family if s.agent == identity.agent]
         parent = next((family[-1].id for family in mains if family), "")
         return Link(session=own[-1] if own else None, side=True, why="agent id", parent=parent)
-    return _in_family(known, request, mains[0]) if mains and mains[0] else None
+    return _in_family(index, request, mains[0]) if mains and mains[0] else None
 
 
-def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link:
+def _in_family(index: SessionIndex, request: Request, mains: Sequence[Session]) -> Link:
     """What the request is to the conversations that share its id: the next turn of the likeliest one, unless its form
     says otherwise."""
     alike = [s for s in mains if shows_system_of(s, request)]
-    session = _likeliest(known, alike or mains, request)
+    session = _likeliest(index, alike or mains, request)
     if told := session_of_transcript(reversed(mains), request):
         return Link(session=told, why="its history in one text")
-    if is_step(known, session, request):
+    if is_step(index, session, request):
         return Link(session=session, why="its steps in one text")
-    if count_steps(known, session, request) > 1:
+    if count_steps(index, session, request) > 1:
         return Link(session=session, side=True, why="its steps in one text, another use of them")
     if begun := _begun_beside(mains, session, request):
         return Link(session=begun, side=True, why="what was asked before it began, asked again")
@@ -158,15 +158,15 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     told_whole = not held and holds_whole_history(session, request)
     if told_whole and (session.system or session.tools):
         return Link(session=session, why="its history in one text, and more")
-    if not held and is_retold(known.said.get(session.id, {}), session, request):
+    if not held and is_retold(index.said.get(session.id, {}), session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
-    if not held and is_delegated(known, session, request):
+    if not held and is_delegated(index, session, request):
         return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
-    if _is_taken_up(known, request, session):
+    if _is_taken_up(index, request, session):
         if (held or told_whole) and (not _is_stub(session) or holds_answer(session, request)):
             return Link(session=session, why="a side call that goes on", restart=True)
         return Link(why="a side call that became a conversation", parent=session.id)
-    if is_side_of(known, session, request):
+    if is_side_of(index, session, request):
         if _is_stub(session) and request.tools and not session.tools:
             return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
@@ -175,30 +175,30 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     return Link(session=session, why=BY_ID, restart=True)
 
 
-def _likeliest(known: Known, mains: Sequence[Session], request: Request) -> Session:
+def _likeliest(index: SessionIndex, mains: Sequence[Session], request: Request) -> Session:
     """The most likely conversation of one id: the one that the request continues, else the one it shows most messages
     of, else the one whose summary or names it holds, else the latest."""
     if len(mains) == 1:
         return mains[0]
-    before = continued_session(known, request)
+    before = continued_session(index, request)
     if before and any(before.id == s.id for s in mains):
         return before
     last = mains[: -CANDIDATES - 1 : -1]
     best = max(last, key=lambda s: held_count(s, request))
-    return best if held_count(best, request) else spoken_of(known, last, request) or best
+    return best if held_count(best, request) else spoken_of(index, last, request) or best
 
 
-def _begins_in_run(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> bool:
+def _begins_in_run(index: SessionIndex, request: Request, ids: Sequence[tuple[str, str]]) -> bool:
     """Does another conversation begin under the id of a run? If the run has only one conversation, of more than one
     turn, the request may also be that one after losing its turns; then the answer is no."""
     name, value = next((pair for pair in ids if pair[0] not in WEAK_IDS), ("", ""))
-    family = [known.sessions[sid] for sid in known.by_family.get(value, ())]
+    family = [index.sessions[sid] for sid in index.by_family.get(value, ())]
     mains = [s for s in family if not s.side and s.api == request.api][-CANDIDATES:]
     if name not in RUN_IDS or not mains or (len(mains) == 1 and mains[0].turn > 1):
         return False
     last = mains[-1]
     same = request.tools == last.tools and shows_system_of(last, request)
-    return same and not any(held_count(s, request) for s in mains) and begins_anew(known, mains, request)
+    return same and not any(held_count(s, request) for s in mains) and begins_anew(index, mains, request)
 
 
 def _is_stub(session: Session) -> bool:
@@ -222,16 +222,16 @@ def _is_probe(call: Session, request: Request) -> bool:
     return _is_stub(call) and is_bare and is_short and bool(system_text(request)) and not request.delta
 
 
-def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
+def _is_taken_up(index: SessionIndex, request: Request, session: Session) -> bool:
     """Was a side call of `session` answered, and does the user now reply to that answer? Then it was no side call.
 
     A client that has the model write notes, and later a summary, sends the second request without its user saying more
     than in the first.
     """
-    side = side_of(known, session)
+    side = side_of(index, session)
     if side is None or not side.answered or len(side.head) < 2 or not user_replies_last(request.messages):
         return False
-    if is_summary_call(request, session, known.said.get(session.id, {})):
+    if is_summary_call(request, session, index.said.get(session.id, {})):
         return False
     asked, answer = plain(side.head[-2].message.text), side.head[-1].message
     shown = [m for m in request.messages if m.print]
@@ -256,59 +256,59 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 # --- content -------------------------------------------------------------------------------------------------------
 
 
-def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+def _by_content(index: SessionIndex, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """Link by content alone; None if another conversation fits as well."""
-    found = _by_head_or_evidence(known, request, weak, now)
-    if found is None or (found.session and not found.side and is_contested(known, found.session, request, weak)):
+    found = _by_head_or_evidence(index, request, weak, now)
+    if found is None or (found.session and not found.side and is_contested(index, found.session, request, weak)):
         return None
     return replace(found, by_content=True)
 
 
-def _by_head_or_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+def _by_head_or_evidence(index: SessionIndex, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """Link to the session whose head the request continues, else to the one that the evidence points to."""
-    before = continued_session(known, request) or continued_reformatted(known, request)
-    if before and are_examples_behind(known, before, request):
+    before = continued_session(index, request) or continued_reformatted(index, request)
+    if before and are_examples_behind(index, before, request):
         return None
-    is_elsewhere = before is not None and calls_lead_elsewhere(known, before, request)
+    is_elsewhere = before is not None and calls_lead_elsewhere(index, before, request)
     before = None if is_elsewhere else before
-    asked = None if before or is_elsewhere else sole_session_asked(known, request)
-    if (begun := before or asked) and (session := settle(known, begun, request, weak)):
-        used = _used(known, request, session, goes_on=session is begun)
+    asked = None if before or is_elsewhere else sole_session_asked(index, request)
+    if (begun := before or asked) and (session := settle(index, begun, request, weak)):
+        used = _used(index, request, session, goes_on=session is begun)
         # of the archive's sessions one may have been asked the same
         return replace(used, scanty=True) if asked else used
-    found = _by_evidence(known, request, weak, now)
+    found = _by_evidence(index, request, weak, now)
     return None if found and found.session and is_other_persons_session(found.session, request) else found
 
 
-def _by_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+def _by_evidence(index: SessionIndex, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """Link by agent steps, by scored evidence, or by texts within texts."""
-    if told := link_by_steps(known, request):
+    if told := link_by_steps(index, request):
         return told
-    session, is_sure = best_scored(known, request, weak)
-    told = None if is_sure else link_by_text(known, request, weak, now)
+    session, is_sure = best_scored(index, request, weak)
+    told = None if is_sure else link_by_text(index, request, weak, now)
     if session is None or (told and told.restart and not told.scanty):
         return told
-    return replace(_used(known, request, session, goes_on=False), scanty=is_scanty(known, request, session))
+    return replace(_used(index, request, session, goes_on=False), scanty=is_scanty(index, request, session))
 
 
-def _used(known: Known, request: Request, session: Session, *, goes_on: bool) -> Link:
+def _used(index: SessionIndex, request: Request, session: Session, *, goes_on: bool) -> Link:
     """What is `session` to a request that holds some of its content? goes_on: the request continues its head"""
     if session.side and session.agent:
-        parent = known.sessions.get(session.parent)
-        if parent and session.agent == DELEGATED and is_taken_over(known, parent, request):
+        parent = index.sessions.get(session.parent)
+        if parent and session.agent == DELEGATED and is_taken_over(index, parent, request):
             return Link(session=parent, restart=True, why="a thread that its model opened, and its user took over")
         return Link(session=session, side=True, agent=session.agent, why="continues a sub-agent")
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
-        parent = known.sessions.get(session.parent)
+        parent = index.sessions.get(session.parent)
         held = parent is not None and (bool(held_share(parent, request)) or holds_whole_history(parent, request))
-        if parent and held and _is_taken_up(known, request, parent):
+        if parent and held and _is_taken_up(index, request, parent):
             return Link(session=parent, why="a side call that goes on")
         asked = goes_on and any(e.message.role == "user" and not e.produced for e in session.head)
         if parent and not held and asked and user_replies_last(request.messages):
             return Link(why="a side call that became a conversation", parent=parent.id)
         session = parent or replace(session, side=False)
-    if held_share(session, request) and _is_taken_up(known, request, session):
+    if held_share(session, request) and _is_taken_up(index, request, session):
         return Link(session=session, why="a side call that goes on")
-    if is_side_of(known, session, request):
+    if is_side_of(index, session, request):
         return Link(session=session, side=True, why="its content, another use of it")
     return Link(session=session, why="content")

@@ -15,7 +15,7 @@ from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.index import (
     CANDIDATES,
     PROBE_CHARS,
-    Known,
+    SessionIndex,
     holder_of,
     holders_of,
     ids_of,
@@ -57,32 +57,32 @@ _FEW = 2
 """A summary and a question are so many texts."""
 
 
-def continued_session(known: Known, request: Request) -> Session | None:
+def continued_session(index: SessionIndex, request: Request) -> Session | None:
     """The session whose head is the longest beginning of this request; of equals the one seen last."""
     found = chains(request.messages)
     for chain in reversed(found):
-        holders = known.by_head.get(chain)
+        holders = index.by_head.get(chain)
         if not holders:
             continue
-        alive = [known.sessions[sid] for sid in holders if known.sessions[sid].api == request.api]
-        alive = [s for s in alive if s.answered or (chain == found[-1] and _may_ask_again(known, s, request))]
-        alive = [s for s in alive if not _is_bare_window(known, s) or s.system == system_text(request)]
+        alive = [index.sessions[sid] for sid in holders if index.sessions[sid].api == request.api]
+        alive = [s for s in alive if s.answered or (chain == found[-1] and _may_ask_again(index, s, request))]
+        alive = [s for s in alive if not _is_bare_window(index, s) or s.system == system_text(request)]
         same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:
-            return _likeliest(known, same or alive, request)
+            return _likeliest(index, same or alive, request)
     return None
 
 
-def _is_bare_window(known: Known, session: Session) -> bool:
+def _is_bare_window(index: SessionIndex, session: Session) -> bool:
     """Does a head begin in the middle of a conversation and hold nothing that was said only there? Any other
     conversation may reach the same head."""
     first = next((e.message for e in session.head if e.message.role not in SYSTEM), None)
     if first is None or first.role != "assistant":
         return False
-    return not any(is_ones_own(known, session, m) for m in spoken([e.message for e in session.head]))
+    return not any(is_ones_own(index, session, m) for m in spoken([e.message for e in session.head]))
 
 
-def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
+def _likeliest(index: SessionIndex, sessions: Sequence[Session], request: Request) -> Session | None:
     """The most likely of the sessions that the request continues equally well: not a side session, same person, most of
     the request's ids, same system prompt, and of those the one seen last.
 
@@ -92,13 +92,13 @@ def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> S
     if len(sessions) == 1:
         return sessions[0]
     ids = ids_in(request)
-    ranks = {s.id: (not s.side, not is_other_person(s, request), held_ids(known, s, ids)) for s in sessions}
-    best = under_prompt(known, [s for s in sessions if ranks[s.id] == max(ranks.values())], request)
+    ranks = {s.id: (not s.side, not is_other_person(s, request), held_ids(index, s, ids)) for s in sessions}
+    best = under_prompt(index, [s for s in sessions if ranks[s.id] == max(ranks.values())], request)
     told = {frozenset(s.keys - s.abandoned.keys()) for s in best if not s.side}
     return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 else None
 
 
-def continued_reformatted(known: Known, request: Request) -> Session | None:
+def continued_reformatted(index: SessionIndex, request: Request) -> Session | None:
     """The session that was asked exactly what this request begins with, and whose answer follows in another format.
 
     The system prompt must be the session's: a title that was requested with the user's words may be a line of the real
@@ -107,17 +107,17 @@ def continued_reformatted(known: Known, request: Request) -> Session | None:
     found = chains(request.messages)
     asked = {chain: at for at, chain in enumerate(found[:-1]) if request.messages[at + 1].role == "assistant"}
     for chain, at in sorted(asked.items(), key=lambda pair: -pair[1]):
-        holders = known.by_asked.get(chain, ())
+        holders = index.by_asked.get(chain, ())
         shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
         answer = list(shown)
-        alive = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and s.answered]
+        alive = [s for s in map(index.sessions.__getitem__, holders) if s.api == request.api and s.answered]
         same = [s for s in alive if shows_system_of(s, request) and is_same_answer(_answer_of(s), answer)]
         if same:
-            return _likeliest(known, same, request)
+            return _likeliest(index, same, request)
     return None
 
 
-def sole_session_asked(known: Known, request: Request) -> Session | None:
+def sole_session_asked(index: SessionIndex, request: Request) -> Session | None:
     """The only session that was asked exactly what precedes the last answer shown, whatever that answer says, if a user
     says something new after it: its client keeps its own version of each answer.
 
@@ -128,22 +128,22 @@ def sole_session_asked(known: Known, request: Request) -> Session | None:
     if at is None:
         return None
     asked = [m for m in spoken(request.messages[: at + 1]) if m.print]
-    holders = (known.sessions[sid] for sid in known.by_asked.get(chains(request.messages)[at], ()))
-    mains = [s for s in holders if s.api == request.api and not s.side] or _asked_more(known, request, at)
+    holders = (index.sessions[sid] for sid in index.by_asked.get(chains(request.messages)[at], ()))
+    mains = [s for s in holders if s.api == request.api and not s.side] or _asked_more(index, request, at)
     if len(mains) != 1 or not mains[0].answered or not shows_system_of(mains[0], request):
         return None
-    if _was_asked_elsewhere(known, request, at, mains[0]):
+    if _was_asked_elsewhere(index, request, at, mains[0]):
         return None
     users = sum(m.role == "user" for m in asked)
     proven = users > 1 or _is_version(_answer_of(mains[0]), _answer_behind(request, at))
     return mains[0] if proven else None
 
 
-def _was_asked_elsewhere(known: Known, request: Request, at: int, session: Session) -> bool:
+def _was_asked_elsewhere(index: SessionIndex, request: Request, at: int, session: Session) -> bool:
     """Was another session ever asked the same at this place, and has it moved on? Its user may have gone back there,
     with other words for what followed, or to get another answer."""
     key = place_key(chains(request.messages)[at])
-    others = (s for s in known.sessions.values() if s.id != session.id and not s.side)
+    others = (s for s in index.sessions.values() if s.id != session.id and not s.side)
     return any(key in s.keys for s in others)
 
 
@@ -165,14 +165,14 @@ def _last_asked(request: Request) -> int | None:
     return said[start - 1] if any(plain(request.messages[at].text) for at in said[end : len(roles)]) else None
 
 
-def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
+def _asked_more(index: SessionIndex, request: Request, at: int) -> list[Session]:
     """Sessions that were asked the same, apart from what their client had added to the last text, and that got the
     answer that is shown or a version of it."""
     text = plain(request.messages[at].text)
     now = [m.print for m in spoken(request.messages[:at]) if m.print]
     shown = _answer_behind(request, at)
-    holders = known.by_start.get(text[:PROBE_CHARS], set()).union(*(known.by_answer.get(i.print, ()) for i in shown))
-    sessions = (known.sessions[sid] for sid in holders if sid in known.sessions)
+    holders = index.by_start.get(text[:PROBE_CHARS], set()).union(*(index.by_answer.get(i.print, ()) for i in shown))
+    sessions = (index.sessions[sid] for sid in holders if sid in index.sessions)
     recent = sorted((s for s in sessions if s.api == request.api), key=lambda s: s.last_seen_at)[-CANDIDATES:]
     found = []
     for s in recent:
@@ -203,42 +203,42 @@ def _answer_of(session: Session) -> list[Item]:
     return [i for e in session.head[len(before_answer(session)) :] for i in e.message.items]
 
 
-def _may_ask_again(known: Known, session: Session, request: Request) -> bool:
+def _may_ask_again(index: SessionIndex, session: Session, request: Request) -> bool:
     """May the words that got no answer, or wait for it, be asked again here? They are all that tells whose they are."""
-    return not _is_twin(known, session) and not is_other_person(session, request)
+    return not _is_twin(index, session) and not is_other_person(session, request)
 
 
-def _is_twin(known: Known, session: Session) -> bool:
+def _is_twin(index: SessionIndex, session: Session) -> bool:
     """Does this first request still wait for its answer? Then the same words again begin another conversation; they are
     no retry."""
-    return known.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
+    return index.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
 
 
-def best_scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
+def best_scored(index: SessionIndex, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
     """The session with the most evidence, and whether that is certain.
 
     It is certain if more than one user text is evidence for the session. (None, True): it may be several people's, so
     it must not be guessed. What a side call holds counts for its conversation, unless a sub-agent made the call.
     """
-    points = _points(known, request)
-    alive = [known.sessions[sid] for sid in points]
-    session = _most_likely(known, alive, points, request, weak)
+    points = _points(index, request)
+    alive = [index.sessions[sid] for sid in points]
+    session = _most_likely(index, alive, points, request, weak)
     if session is None:
         return None, False
-    summed_up = [s for s in alive if is_summed_up(known, s, request)]
+    summed_up = [s for s in alive if is_summed_up(index, s, request)]
     likely = summed_up[0] if len(summed_up) == 1 else session
-    if others := went_on_elsewhere(known, likely, request):
+    if others := went_on_elsewhere(index, likely, request):
         return others[0] if len(others) == 1 else None, True
     if summed_up == [likely]:
         return likely, True
-    rivals = [] if session.side else rivals_of(known, session, alive, request)
-    meant = decide(known, [session, *rivals], request, weak) if rivals else session
-    if meant is None or shares_only_stock_phrases(known, meant, request) or are_examples(known, meant, request):
+    rivals = [] if session.side else rivals_of(index, session, alive, request)
+    meant = decide(index, [session, *rivals], request, weak) if rivals else session
+    if meant is None or shares_only_stock_phrases(index, meant, request) or are_examples(index, meant, request):
         return None, True
     return meant, points[session.id] > _LEAST
 
 
-def _points(known: Known, request: Request) -> dict[str, float]:
+def _points(index: SessionIndex, request: Request) -> dict[str, float]:
     """Session id -> total evidence for it: ids, answers that it got, texts that only its user said."""
     answered, asked = defaultdict[str, float](float), defaultdict[str, float](float)
     texts, times = defaultdict[str, set[bytes]](set), Counter[bytes]()
@@ -248,26 +248,26 @@ def _points(known: Known, request: Request) -> dict[str, float]:
         if times[i.print] > _REPEATED:
             continue
         for value in ids_of(i, numbers):
-            _credit(known, answered, _theirs(known, request, known.by_id.get(value, ())), _ID_WEIGHT)
-        holders = _theirs(known, request, known.by_answer.get(i.print, ()))
-        users = _theirs(known, request, known.by_user.get(i.print, ()))
+            _credit(index, answered, _theirs(index, request, index.by_id.get(value, ())), _ID_WEIGHT)
+        holders = _theirs(index, request, index.by_answer.get(i.print, ()))
+        users = _theirs(index, request, index.by_user.get(i.print, ()))
         if not (holders or users):
             continue
         is_short = breadth(plain(i.text)) < PROBE_CHARS
-        is_ones = len(holders_of(known, holders)) == 1
-        got = (known.sessions[sid] for sid in holders)
+        is_ones = len(holders_of(index, holders)) == 1
+        got = (index.sessions[sid] for sid in holders)
         made = [s.id for s in got if (is_ones or not _is_beside(s)) and i.print not in s.opening]
         if made:
             weight = _SHORT_WEIGHT if is_short else _ANSWER_WEIGHT
-            _credit(known, answered, made, weight * len(made) / len(holders))
-        user = known.sessions[next(iter(users))] if len(users) == 1 else None
-        if user and _is_its_users(known, user, i, is_short=is_short):
-            _credit(known, asked, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
+            _credit(index, answered, made, weight * len(made) / len(holders))
+        user = index.sessions[next(iter(users))] if len(users) == 1 else None
+        if user and _is_its_users(index, user, i, is_short=is_short):
+            _credit(index, asked, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
             if not is_short:
                 texts[main_of(user)].add(i.print)
-    alive = (known.sessions[sid] for sid in asked.keys() | answered.keys())
+    alive = (index.sessions[sid] for sid in asked.keys() | answered.keys())
     likely = (s for s in alive if s.api == request.api)
-    likely = (s for s in likely if s.id in answered or _is_asked_again(known, s, request, texts[s.id]))
+    likely = (s for s in likely if s.id in answered or _is_asked_again(index, s, request, texts[s.id]))
     return {s.id: asked[s.id] + answered[s.id] for s in likely}
 
 
@@ -277,14 +277,14 @@ def _is_beside(session: Session) -> bool:
     return session.side and not session.agent
 
 
-def _is_its_users(known: Known, session: Session, i: Item, *, is_short: bool) -> bool:
+def _is_its_users(index: SessionIndex, session: Session, i: Item, *, is_short: bool) -> bool:
     """Does a text, said only by the user of this session, stand in no other session's texts? A short text must not open
     any other conversation."""
-    return not is_greeting(known, [i]) if is_short else is_own(known, session, plain(i.text))
+    return not is_greeting(index, [i]) if is_short else is_own(index, session, plain(i.text))
 
 
 def _most_likely(
-    known: Known, alive: Iterable[Session], points: Mapping[str, float], request: Request, weak: Collection[str]
+    index: SessionIndex, alive: Iterable[Session], points: Mapping[str, float], request: Request, weak: Collection[str]
 ) -> Session | None:
     """The session that ends in what the request shows; of several the one with the most points; of equal ones the one
     that began like the request. None if each has less than _LEAST."""
@@ -292,20 +292,20 @@ def _most_likely(
     shown, asked = shown_and_asked(request)
 
     def rank(s: Session) -> tuple[bool, float, bool, int, float, str]:
-        ends = ends_in(known, s, shown, asked)
+        ends = ends_in(index, s, shown, asked)
         return ends, points[s.id], s.family in weak, len(prints & s.opening), s.last_seen_at, s.id
 
     return max((s for s in alive if points[s.id] >= _LEAST), key=rank, default=None)
 
 
-def _theirs(known: Known, request: Request, holders: Collection[str]) -> Collection[str]:
+def _theirs(index: SessionIndex, request: Request, holders: Collection[str]) -> Collection[str]:
     """`holders` without the sessions of other people, if the client names people."""
     if not request.person:
         return holders
-    return [sid for sid in holders if not is_other_persons_session(known.sessions[sid], request)]
+    return [sid for sid in holders if not is_other_persons_session(index.sessions[sid], request)]
 
 
-def _is_asked_again(known: Known, session: Session, request: Request, asked: set[bytes]) -> bool:
+def _is_asked_again(index: SessionIndex, session: Session, request: Request, asked: set[bytes]) -> bool:
     """Do texts of the session's user alone prove that the request is the session's, though it shows nothing of its
     model?
 
@@ -319,16 +319,16 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     if not asked or not shows_system_of(session, request):
         return False
     texts = {i.print: plain(i.text) for i in items_of(request.messages) if i.print in asked}
-    is_made = any(is_made_for(known, session, text, request) for text in texts.values())
+    is_made = any(is_made_for(index, session, text, request) for text in texts.values())
     is_bare = session.lost and len(texts) <= _FEW and not is_made
-    if is_bare and is_told_of_several(known, session, request, "\n".join(texts.values())):
+    if is_bare and is_told_of_several(index, session, request, "\n".join(texts.values())):
         return False
     known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
     parts = known_as | _parted(asked.difference(*known_as), request.messages)
     most = max(parts, key=len, default=frozenset())
-    if not all(part <= most for part in parts) or _begins_like(known, session, request):
+    if not all(part <= most for part in parts) or _begins_like(index, session, request):
         return True
-    waits = not (session.answered or known.in_flight.get(session.id))
+    waits = not (session.answered or index.in_flight.get(session.id))
     is_alone = len(spoken(request.messages)) == 1  # with it another may begin, and nothing shows what was before
     return waits and not is_alone and _is_all_of(session.head[-1].message, asked)
 
@@ -344,33 +344,33 @@ def _is_all_of(message: Message, asked: Collection[bytes]) -> bool:
     return all(i.print in asked for i in message.items if not is_empty(i))
 
 
-def _begins_like(known: Known, session: Session, request: Request) -> bool:
+def _begins_like(index: SessionIndex, session: Session, request: Request) -> bool:
     """Is the request without its last message the beginning of the session's head, and of no other session's?"""
     said = spoken(request.messages)[:-1]
     if all(i.print in session.opening for m in said for i in m.items):
         return False  # many chats open so: a greeting, examples
     before = [m.print for m in said]
     begins = before == [m.print for m in spoken(e.message for e in session.head)][: len(before)]
-    return begins and not _was_asked_elsewhere(known, request, len(request.messages) - 2, session)
+    return begins and not _was_asked_elsewhere(index, request, len(request.messages) - 2, session)
 
 
-def is_scanty(known: Known, request: Request, session: Session) -> bool:
+def is_scanty(index: SessionIndex, request: Request, session: Session) -> bool:
     """Did the session get fewer than half of the answers that the request shows?"""
     numbers = numbers_of(request.messages)
 
     def holds(i: Item) -> bool:
-        return session.id in known.by_answer.get(i.print, ()) or any(
-            session.id in known.by_id.get(value, ()) for value in ids_of(i, numbers)
+        return session.id in index.by_answer.get(i.print, ()) or any(
+            session.id in index.by_id.get(value, ()) for value in ids_of(i, numbers)
         )
 
     shown = [i for i in items_of(request.messages) if i.role == "assistant" and i.kind in ("text", "call", "ref")]
     return 2 * sum(map(holds, shown)) < max(1, len(shown))
 
 
-def _credit(known: Known, scores: dict[str, float], holders: Collection[str], weight: float) -> None:
+def _credit(index: SessionIndex, scores: dict[str, float], holders: Collection[str], weight: float) -> None:
     """Share `weight` among the sessions that hold a thing."""
     for sid in holders:
-        session = known.sessions[sid]
+        session = index.sessions[sid]
         main = holder_of(session)
-        if main in known.sessions and not (known.sessions[main].side and not session.agent):
+        if main in index.sessions and not (index.sessions[main].side and not session.agent):
             scores[main] += weight / len(holders)

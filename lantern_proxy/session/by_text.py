@@ -22,7 +22,7 @@ from lantern_proxy.session.by_words import session_by_words
 from lantern_proxy.session.delegation import is_delegated
 from lantern_proxy.session.index import (
     CANDIDATES,
-    Known,
+    SessionIndex,
     is_greeting,
     is_said_once,
     receivers_of,
@@ -79,59 +79,59 @@ class _Read:
         return haystack_of(plain(spoken(self.request.messages)[0].text))
 
 
-def link_by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+def link_by_text(index: SessionIndex, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """Link a request none of whose items was seen before: by texts within its texts, then by words."""
     texts = searchable([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
-    alike = [known.sessions[sid] for sid in sessions_quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
+    alike = [index.sessions[sid] for sid in sessions_quoted(index, [*map(unescaped, texts)])[:CANDIDATES]]
     candidates = [session for session in alike if session.api == request.api and not session.side]
-    if teller := session_of_transcript(candidates, request, known.said):
+    if teller := session_of_transcript(candidates, request, index.said):
         return Link(session=teller, why="its history in one text")
-    if answered := _last_answered(known, request, now):
+    if answered := _last_answered(index, request, now):
         return Link(session=answered, scanty=True, why="begins with its last answer")
     read, shared = _Read(request), None
     for session in candidates:
-        found = _by_texts_of(known, session, read, now)
+        found = _by_texts_of(index, session, read, now)
         if found and found.why != PASTED:
             return found
-        if found and _quotes_own(known, session, read.whole, but=read.orders):
-            return replace(found, session=_quoted_of(known, session, candidates, read.whole, but=read.orders))
+        if found and _quotes_own(index, session, read.whole, but=read.orders):
+            return replace(found, session=_quoted_of(index, session, candidates, read.whole, but=read.orders))
         shared = shared or found
     if shared:  # of phrases that were said in several
         return Link(side=True, why=PASTED)
-    recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
+    recent = (s for s in index.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
     if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
-    if claimed := session_by_words(known, request, weak, now):
+    if claimed := session_by_words(index, request, weak, now):
         return Link(session=claimed, restart=True, scanty=True, why="the words of one session")
     return None
 
 
-def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Link | None:
+def _by_texts_of(index: SessionIndex, session: Session, read: _Read, now: float) -> Link | None:
     """What is `session` to a request that holds texts which begin like some of its own? None: nothing.
 
     The first match counts, from the largest part of a session that a text can hold to the smallest: its whole history,
     only its summary or lines, a summary beside other things, its last answer, pasted texts, a prompt that its model
     wrote.
     """
-    request, said = read.request, known.said.get(session.id, {})
+    request, said = read.request, index.said.get(session.id, {})
     at_once = now - session.last_seen_at < _AT_ONCE_S
-    if not _is_bare(session) and holds_whole_history(session, request) and _quotes_own(known, session, read.first):
+    if not _is_bare(session) and holds_whole_history(session, request) and _quotes_own(index, session, read.first):
         return Link(session=session, why="its history in one text, and more")
-    if use := use_of_transcript(known, session, request, named=False):
+    if use := use_of_transcript(index, session, request, named=False):
         side = use == "side"
         return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
     used = _is_used(session, read, said, at_once=at_once)
-    told = [t for t in side_summaries(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
+    told = [t for t in side_summaries(said.items()) if t in read.whole and is_own(index, session, t, of=request)]
     if told:
         side = used or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
-    if at_once and _is_noted(known, session, request):
+    if at_once and _is_noted(index, session, request):
         return Link(session=session, restart=True, why="notes that were made for it")
-    if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
+    if at_once and is_retold(said, session, request) and _is_answer_own(index, session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if used:
         return Link(session=session, side=True, why=PASTED)
-    if is_delegated(known, session, request):
+    if is_delegated(index, session, request):
         return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
     return None
 
@@ -158,58 +158,58 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
     )
 
 
-def _quotes_own(known: Known, session: Session, whole: str | Haystack, *, but: str = "") -> bool:
+def _quotes_own(index: SessionIndex, session: Session, whole: str | Haystack, *, but: str = "") -> bool:
     """Does a text, apart from `but`, hold something that was said in this session only?"""
-    return any(_quoted_own(known, session, whole, but=but))
+    return any(_quoted_own(index, session, whole, but=but))
 
 
-def _quoted_own(known: Known, session: Session, whole: str | Haystack, *, but: str) -> Iterator[str]:
+def _quoted_own(index: SessionIndex, session: Session, whole: str | Haystack, *, but: str) -> Iterator[str]:
     """The texts in `whole`, apart from `but`, that were said in this session only. No other session may hold one even
     within a longer text: some clients write their whole history into one."""
-    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
-    once = islice((text for text in said if text != but and is_said_once(known, text)), _QUOTED)
-    return (text for text in once if _are_own(known, session, [text]))
+    said = (text for text in index.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
+    once = islice((text for text in said if text != but and is_said_once(index, text)), _QUOTED)
+    return (text for text in once if _are_own(index, session, [text]))
 
 
 def _quoted_of(
-    known: Known, session: Session, others: Sequence[Session], whole: str | Haystack, *, but: str
+    index: SessionIndex, session: Session, others: Sequence[Session], whole: str | Haystack, *, but: str
 ) -> Session:
     """The session that is quoted: `session`, or another one whose texts in `whole` contain all that seems to be
     `session`'s. What the one user asked may be only the beginning of what the other did."""
-    own = [*_quoted_own(known, session, whole, but=but)]
+    own = [*_quoted_own(index, session, whole, but=but)]
     for other in others:
-        said = known.said.get(other.id, ()) if other is not session else ()
+        said = index.said.get(other.id, ()) if other is not session else ()
         # its texts are few that hold one of those; only they are looked for
         longer = [text for text in said if any(each in text for each in own) and text in whole]
-        if all(any(each in text and is_said_once(known, text) for text in longer) for each in own):
+        if all(any(each in text and is_said_once(index, text) for text in longer) for each in own):
             return other
     return session
 
 
-def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
+def _is_answer_own(index: SessionIndex, session: Session, request: Request) -> bool:
     """Are the texts of the last answer, or those of its lines that stand alone, known from no other session? A bot may
     say the same to everybody."""
-    if not all(is_own(known, session, text, of=request) for text in answer_in(session, non_assistant_text(request))):
+    if not all(is_own(index, session, text, of=request) for text in answer_in(session, non_assistant_text(request))):
         return False
-    return _are_own(known, session, lines_in(session.head[-1].message, session, request))
+    return _are_own(index, session, lines_in(session.head[-1].message, session, request))
 
 
-def _are_own(known: Known, session: Session, lines: Sequence[str]) -> bool:
+def _are_own(index: SessionIndex, session: Session, lines: Sequence[str]) -> bool:
     """Does no other session hold one of these lines?"""
-    others = (said for sid, said in known.said.items() if lines and sid != session.id)
+    others = (said for sid, said in index.said.items() if lines and sid != session.id)
     return not any(line in text for said in others for text in said for line in lines)
 
 
-def _is_noted(known: Known, session: Session, request: Request) -> bool:
+def _is_noted(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does a request with the session's system prompt and tools hold, line by line, what a side call answered after the
     session's last turn? Its client puts that into notes, in place of the messages that they stand for."""
-    side = side_of(known, session)
+    side = side_of(index, session)
     if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
         return False
     if not (shows_system_of(session, request) and request.tools >= session.tools):
         return False
     lines = lines_in(side.head[-1].message, session, request)
-    return bool(lines) and _are_own(known, session, lines)
+    return bool(lines) and _are_own(index, session, lines)
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
@@ -226,14 +226,14 @@ def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bo
     return bool(orders) and not any(text in whole for text in told)
 
 
-def link_by_steps(known: Known, request: Request) -> Link | None:
+def link_by_steps(index: SessionIndex, request: Request) -> Link | None:
     """Link a request in which only the user speaks to the session whose last answers it holds, field by field: to the
     one with most of them. None if two are equal, since they may be runs of one task."""
     if any(m.role not in (*SYSTEM, "user") for m in request.messages):
         return None
-    candidates = [known.sessions[sid] for sid in sessions_quoted(known, searchable(texts_of(request)))[:CANDIDATES]]
-    told = [(count_steps(known, s, request), s) for s in candidates if s.api == request.api]
-    turns = [(count, s) for count, s in told if is_step(known, s, request)]
+    candidates = [index.sessions[sid] for sid in sessions_quoted(index, searchable(texts_of(request)))[:CANDIDATES]]
+    told = [(count_steps(index, s, request), s) for s in candidates if s.api == request.api]
+    turns = [(count, s) for count, s in told if is_step(index, s, request)]
     found = turns or [(count, s) for count, s in told if count > 1 and _is_about(s, count, request)]
     most = max((count for count, _ in found), default=0)
     best = [s for count, s in found if count == most]
@@ -248,19 +248,19 @@ def _is_about(session: Session, count: int, request: Request) -> bool:
     return 2 * count >= sum(e.produced for e in session.head) or shows_task(session, request)
 
 
-def is_step(known: Known, session: Session, request: Request) -> bool:
+def is_step(index: SessionIndex, session: Session, request: Request) -> bool:
     """Is the request the session's next step, or its last one again?"""
-    said = known.said.get(session.id, {}).items()
-    told = shows_steps(session, request) and count_steps(known, session, request) > 0
+    said = index.said.get(session.id, {}).items()
+    told = shows_steps(session, request) and count_steps(index, session, request) > 0
     return told or is_repeated_step(session, request, said)
 
 
-def count_steps(known: Known, session: Session, request: Request) -> int:
+def count_steps(index: SessionIndex, session: Session, request: Request) -> int:
     """How many of the session's last answers stand in the request, field by field."""
-    return count_steps_in(session.head, request, known.said.get(session.id, {}).items())
+    return count_steps_in(session.head, request, index.said.get(session.id, {}).items())
 
 
-def _last_answered(known: Known, request: Request, now: float) -> Session | None:
+def _last_answered(index: SessionIndex, request: Request, now: float) -> Session | None:
     """The only session that just got the answer with which the request begins, if nothing else of it is left.
 
     The answer may be a word or two, since a window may leave no more. Nobody begins a chat with an answer under the
@@ -269,10 +269,10 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
     said = spoken(request.messages)
     if len(said) != 2:
         return None
-    got = receivers_of(known, said[0].items)
-    if len(got) != 1 or is_greeting(known, said[0].items):
+    got = receivers_of(index, said[0].items)
+    if len(got) != 1 or is_greeting(index, said[0].items):
         return None
-    s = known.sessions[got.pop()]
+    s = index.sessions[got.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
     known_as = not _is_bare(s) and s.turn > 1 and not is_other_person(s, request)
     last = bool(s.head) and s.head[-1].message.print == said[0].print

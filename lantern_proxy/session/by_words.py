@@ -11,7 +11,14 @@ from lantern_proxy.history.forms import is_other_person, shows_system_of, system
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP, has_marker, side_summaries
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
-from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, Known, text_with_names, vocabulary, without_frame
+from lantern_proxy.session.index import (
+    CANDIDATES,
+    PROBE_CHARS,
+    SessionIndex,
+    text_with_names,
+    vocabulary,
+    without_frame,
+)
 from lantern_proxy.session.request_text import texts_of
 from lantern_proxy.turn import Request, plain
 
@@ -33,31 +40,31 @@ that only one session named make it certain."""
 _LINE_NAME = re.compile(r"^[^\w\n]*(\w[^\n:]{0,30}):\s", re.M)
 
 
-def session_by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
+def session_by_words(index: SessionIndex, request: Request, weak: Sequence[str], now: float) -> Session | None:
     """The session whose words a text uses that stands in place of the history; None unless one session clearly fits
     best."""
-    claimed = _claimed(known, request)[:_CLAIMED_CHARS]
+    claimed = _claimed(index, request)[:_CLAIMED_CHARS]
     if len(terms(claimed)) < 2 * _MIN_TERMS:
         return None
-    fit = [s for s in _candidates(known, request, weak, now) if not _is_preamble(known, s, request, claimed)]
+    fit = [s for s in _candidates(index, request, weak, now) if not _is_preamble(index, s, request, claimed)]
     if not fit:
         return None
-    found = terms(without_frame(known, [s.id for s in fit], claimed))
-    held = {s.id: found & vocabulary(known, s.id) for s in fit}
+    found = terms(without_frame(index, [s.id for s in fit], claimed))
+    held = {s.id: found & vocabulary(index, s.id) for s in fit}
     common = set.intersection(*held.values()) if len(fit) > 1 else set()
     own = {sid: len(words - common) for sid, words in held.items()}
     best, *others = sorted(fit, key=lambda s: (own[s.id], s.last_seen_at), reverse=True)
     # in whatever language it speaks, who has its key and knows its many names goes on with it
-    is_known = not others and best.family in weak and _named_all(known, best, others, claimed)
+    is_known = not others and best.family in weak and _named_all(index, best, others, claimed)
     if not is_known and len(held[best.id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
         return None
     clear = not others or own[best.id] >= max(_MIN_TERMS, _CLEARLY * own[others[0].id])
-    if not clear and not _same_talk(best, others[0]) and not _named_all(known, best, others, claimed):
+    if not clear and not _same_talk(best, others[0]) and not _named_all(index, best, others, claimed):
         return None
-    return best if _names_what_it_named(known, best, others, claimed) else None
+    return best if _names_what_it_named(index, best, others, claimed) else None
 
 
-def begins_anew(known: Known, sessions: Sequence[Session], request: Request) -> bool:
+def begins_anew(index: SessionIndex, sessions: Sequence[Session], request: Request) -> bool:
     """Is the only text of a request that shows none of `sessions` no summary of one of them either? It must not call
     itself a summary, hold anything said in them, or name the same things."""
     said = spoken(request.messages)
@@ -65,33 +72,33 @@ def begins_anew(known: Known, sessions: Sequence[Session], request: Request) -> 
     if not text or request.delta or SUMMED_UP.search(text[:MARKER_CHARS]):
         return False
     whole = haystack_of(text)
-    if any(len(told) >= SUMMARY_CHARS and told in whole for s in sessions for told in known.said.get(s.id, ())):
+    if any(len(told) >= SUMMARY_CHARS and told in whole for s in sessions for told in index.said.get(s.id, ())):
         return False
-    own = without_frame(known, [s.id for s in sessions], text)
-    return not any(_names_what_it_named(known, s, (), own) for s in sessions)
+    own = without_frame(index, [s.id for s in sessions], text)
+    return not any(_names_what_it_named(index, s, (), own) for s in sessions)
 
 
-def spoken_of(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
+def spoken_of(index: SessionIndex, sessions: Sequence[Session], request: Request) -> Session | None:
     """The first of `sessions` whose summary a request holds, or whose names it uses alone; for requests that show no
     message of them."""
     text = "\n".join(texts_of(request, system=True))
     whole = haystack_of(text)
     for s in sessions:
-        if any(told in whole for told in side_summaries(known.said.get(s.id, {}).items())):
+        if any(told in whole for told in side_summaries(index.said.get(s.id, {}).items())):
             return s
-    named = (s for s in sessions if _names_what_it_named(known, s, [o for o in sessions if o is not s], text))
+    named = (s for s in sessions if _names_what_it_named(index, s, [o for o in sessions if o is not s], text))
     return next(named, None)
 
 
-def is_told_of_several(known: Known, session: Session, request: Request, text: str) -> bool:
+def is_told_of_several(index: SessionIndex, session: Session, request: Request, text: str) -> bool:
     """May a text also be about another recent conversation: does one name everything that the text names?"""
-    now = next(reversed(known.sessions.values())).last_seen_at
-    others = (s for s in _candidates(known, request, (), now) if not _same_talk(session, s))
+    now = next(reversed(index.sessions.values())).last_seen_at
+    others = (s for s in _candidates(index, request, (), now) if not _same_talk(session, s))
     marks = _marks_in(text)
-    return any(all(mark in named for mark in marks) for named in (text_with_names(known, s.id) for s in others))
+    return any(all(mark in named for mark in marks) for named in (text_with_names(index, s.id) for s in others))
 
 
-def _names_what_it_named(known: Known, session: Session, others: Sequence[Session], claimed: str) -> bool:
+def _names_what_it_named(index: SessionIndex, session: Session, others: Sequence[Session], claimed: str) -> bool:
     """Does a claimed history name things (numbers, people, paths) that only this session named?
 
     Everybody who talks about one subject uses the same words and names the same product. A summary names little that
@@ -99,18 +106,18 @@ def _names_what_it_named(known: Known, session: Session, others: Sequence[Sessio
     """
     marks = _marks_in(claimed)
     apart = (other for other in others if not _same_talk(session, other))
-    common = "\n".join([session.system, *(text_with_names(known, other.id) for other in apart)])
+    common = "\n".join([session.system, *(text_with_names(index, other.id) for other in apart)])
     telling = [mark for mark in marks if mark not in common]
-    named = text_with_names(known, session.id)
+    named = text_with_names(index, session.id)
     shared = sum(mark in named for mark in telling)
     return shared >= _MIN_MARKS and 2 * shared >= len(telling)
 
 
-def _named_all(known: Known, session: Session, others: Iterable[Session], claimed: str) -> bool:
+def _named_all(index: SessionIndex, session: Session, others: Iterable[Session], claimed: str) -> bool:
     """Does a claimed history name many things, all of them known to this session and fewer than half to the others?
     That decides between two sessions about one subject in the same words."""
-    theirs = "\n".join([text_with_names(known, other.id) for other in others])
-    marks, named = _marks_in(claimed), text_with_names(known, session.id)
+    theirs = "\n".join([text_with_names(index, other.id) for other in others])
+    marks, named = _marks_in(claimed), text_with_names(index, session.id)
     telling = sum(mark not in theirs for mark in marks)
     return telling >= _MANY_MARKS and 2 * telling > len(marks) and all(mark in named for mark in marks)
 
@@ -122,29 +129,29 @@ def _marks_in(text: str) -> list[str]:
     return [word for word in words if len(word) >= _MARK_CHARS and _MARK.search(word)][:_MARKS]
 
 
-def _candidates(known: Known, request: Request, weak: Sequence[str], now: float) -> Sequence[Session]:
+def _candidates(index: SessionIndex, request: Request, weak: Sequence[str], now: float) -> Sequence[Session]:
     """Recent conversations with the request's system prompt, or with none; only those that a weak id names, if there
     are any."""
-    recent = (s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side)
+    recent = (s for s in reversed(index.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side)
     talks = (s for s in recent if s.api == request.api and s.turn > 1)
     fit = [s for s in talks if (not s.system or shows_system_of(s, request)) and not is_other_person(s, request)]
     return ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
 
 
-def _claimed(known: Known, request: Request) -> str:
+def _claimed(index: SessionIndex, request: Request) -> str:
     """The text that stands for a history: the only long text before the last one, a summary appended to a known system
     prompt, or a single text that a client marks as a summary. Empty if this is a new conversation, or one whose
     beginning was never seen."""
     if any(i.kind == "call" for i in items_of(request.messages)):
         return ""
     texts = [t for t in texts_of(request) if t]
-    long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_quoted(known, t)]
+    long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_quoted(index, t)]
     if len(long) == 1:
         return long[0]
     if len(texts) != 1:
         return ""
     told = texts[0] if has_marker(request) and not _is_transcript(request) else ""
-    return _added(known, system_text(request)) or told
+    return _added(index, system_text(request)) or told
 
 
 def _is_transcript(request: Request) -> bool:
@@ -153,19 +160,19 @@ def _is_transcript(request: Request) -> bool:
     return sum(count > 1 for count in names.values()) > 1
 
 
-def _added(known: Known, system: str) -> str:
+def _added(index: SessionIndex, system: str) -> str:
     """What follows a known system prompt, if it says that it is a summary. Documents, notes and a program's memory of
     its user stand there, too, in the words of those who said them."""
-    if any(s.system == system for s in reversed(known.sessions.values())):
+    if any(s.system == system for s in reversed(index.sessions.values())):
         return ""
-    others = dict.fromkeys([s.system for s in reversed(known.sessions.values())])
+    others = dict.fromkeys([s.system for s in reversed(index.sessions.values())])
     behind = [o for o in others if system.startswith(o)]
     behind += [o for o in islice(others, CANDIDATES) if mostly_equal(o, system[: len(o)])]
     added = system[len(max(behind, key=len, default=system)) :]
     return added if SUMMED_UP.search(added[:MARKER_CHARS]) else ""
 
 
-def _is_preamble(known: Known, session: Session, request: Request, claimed: str) -> bool:
+def _is_preamble(index: SessionIndex, session: Session, request: Request, claimed: str) -> bool:
     """Does its client begin conversations like this? It does if they begin with as many texts; if nothing was lost and
     no summary marker follows what the texts share; or if the text is not marked as a summary and other sessions hold
     it, too.
@@ -173,17 +180,17 @@ def _is_preamble(known: Known, session: Session, request: Request, claimed: str)
     Examples: documents for a question, the state of a working directory, a greeting with a name.
     """
     begins = claimed[:PROBE_CHARS]
-    front = max((shared_front(claimed, text) for text in known.said.get(session.id, ())), default=0)
+    front = max((shared_front(claimed, text) for text in index.said.get(session.id, ())), default=0)
     if not session.lost and front >= PROBE_CHARS and not MARKER.search(claimed[front : front + MARKER_CHARS]):
         return True
-    if known.by_start.get(begins, set()) - {session.id} and not SUMMED_UP.search(claimed[:MARKER_CHARS]):
+    if index.by_start.get(begins, set()) - {session.id} and not SUMMED_UP.search(claimed[:MARKER_CHARS]):
         return True
     return len(texts_of(request)) in range(2, len(session.opening) + 1) and not MARKER.search(claimed[:MARKER_CHARS])
 
 
-def _is_quoted(known: Known, text: str) -> bool:
+def _is_quoted(index: SessionIndex, text: str) -> bool:
     """Was exactly this text said in a known session? Many may begin with it, and people show old answers to a model."""
-    return any(text in known.said.get(sid, ()) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
+    return any(text in index.said.get(sid, ()) for sid in index.by_start.get(text[:PROBE_CHARS], ()))
 
 
 def _same_talk(a: Session, b: Session) -> bool:

@@ -15,7 +15,15 @@ from lantern_proxy.history.forms import is_other_person
 from lantern_proxy.history.record import Session, chains, goes_on, items_of, place_key
 from lantern_proxy.history.shared_prefix import changed
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.index import PROBE_CHARS, Known, ids_of, is_ones_own, is_said_once, numbers_of, receivers_of
+from lantern_proxy.session.index import (
+    PROBE_CHARS,
+    SessionIndex,
+    ids_of,
+    is_ones_own,
+    is_said_once,
+    numbers_of,
+    receivers_of,
+)
 from lantern_proxy.session.overlap import (
     STANDS,
     end_of_shown,
@@ -51,7 +59,7 @@ _ASIDES = 2
 """How many exchanges at the end of a head may have been asides: an app asks who speaks next, or for a summary."""
 
 
-def calls_lead_elsewhere(known: Known, session: Session, request: Request) -> bool:
+def calls_lead_elsewhere(index: SessionIndex, session: Session, request: Request) -> bool:
     """Do ids in the part of a request that differs from `session`, or follows its head, lead to another conversation
     more often than to `session`?
 
@@ -59,64 +67,64 @@ def calls_lead_elsewhere(known: Known, session: Session, request: Request) -> bo
     """
     messages, head = request.messages, [e.message for e in session.head]
     others = [messages[at] for at in changed(head, messages)] + [*messages[len(head) :]]
-    if any(_is_said_elsewhere(known, session, m) for m in messages[len(head) : end_of_shown(messages)]):
+    if any(_is_said_elsewhere(index, session, m) for m in messages[len(head) : end_of_shown(messages)]):
         return True
     if not any(m.ids for m in others):
         return False
     numbers = numbers_of(others)
-    led = Counter(sid for i in items_of(others) for value in ids_of(i, numbers) for sid in known.by_id.get(value, ()))
-    theirs = candidates(known, led, request)
+    led = Counter(sid for i in items_of(others) for value in ids_of(i, numbers) for sid in index.by_id.get(value, ()))
+    theirs = candidates(index, led, request)
     return any(led[s.id] > led[session.id] for s in theirs)
 
 
-def _is_said_elsewhere(known: Known, session: Session, message: Message) -> bool:
+def _is_said_elsewhere(index: SessionIndex, session: Session, message: Message) -> bool:
     """Does a message hold a text of more than a word or two that only one other conversation said or heard?"""
-    said = known.said.get(session.id, {})
+    said = index.said.get(session.id, {})
     texts = (plain(i.text) for i in message.items if i.kind == "text")
-    return any(breadth(t) >= PROBE_CHARS and t not in said and is_said_once(known, t) for t in texts)
+    return any(breadth(t) >= PROBE_CHARS and t not in said and is_said_once(index, t) for t in texts)
 
 
-def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
+def went_on_elsewhere(index: SessionIndex, session: Session, request: Request) -> list[Session]:
     """The sessions that end in most of what a request shows last, if `session` holds a shorter run of that: it shares
     only documents, phrases, or a summary that reads the same. `session` is included if others asked all of it, too."""
     shown, _ = shown_and_asked(request)
     if (
         [m.role for m in shown[-2:]] != ["user", "assistant"]
         or session.side
-        or held_ids(known, session, ids_in(request))
+        or held_ids(index, session, ids_in(request))
     ):
         return []
     own = max(run_in(state, shown) for state in states_of(session))
     if own == len(shown):
         return []
-    got = candidates(known, receivers_of(known, shown[-1].items), request)
+    got = candidates(index, receivers_of(index, shown[-1].items), request)
     shares = [(in_common(said_in(reversed(s.head)), reversed(shown)), s) for s in got]
     most = max((count for count, _ in shares), default=0)
     if most < 2 or most <= own:
         return []
     ending = [s for count, s in shares if count == most]
     asked = (plain(m.text) for m in shown[-most:] if m.role == "user")
-    is_ones = any(is_said_once(known, text) for text in asked)
+    is_ones = any(is_said_once(index, text) for text in asked)
     return ending if is_ones else [*ending, session]
 
 
-def is_contested(known: Known, session: Session, request: Request, weak: Collection[str]) -> bool:
+def is_contested(index: SessionIndex, session: Session, request: Request, weak: Collection[str]) -> bool:
     """Does another session end in as much of what a request shows last? Then it is not guessed which one is meant:
     content leads to all sessions that hold what a bot says to many, and to those whose client looked up the same.
 
     weak: ids that may stand for many conversations
     """
-    if _is_anothers_key(known, session, request, weak):
+    if _is_anothers_key(index, session, request, weak):
         return True
     if not session.lost and goes_on(session, request):
         return False  # it holds no more than is shown
-    if _goes_on_from_before(known, session, request):
+    if _goes_on_from_before(index, session, request):
         return True
     messages, got = request.messages, list[Session]()
     end = len(messages)
     while end and not got:
         end -= 1
-        got = _got(known, messages[end], request) if messages[end].role == "assistant" else []
+        got = _got(index, messages[end], request) if messages[end].role == "assistant" else []
     shown, asked = said_of(messages[: end + 1]), said_of(messages)
     told, ids = {m.print for m in shown if m.role == "user"}, ids_in(request)
 
@@ -126,7 +134,7 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
     got = [s for s in got if s.keys != session.keys]
     is_told_here = bool(held_by(session).difference(*map(held_by, got)))
     is_opening = len(shown) > 1 and all(i.print in session.opening for m in shown for i in m.items)
-    if shown and (is_opening or _is_anothers_beginning(known, session, request, end)):
+    if shown and (is_opening or _is_anothers_beginning(index, session, request, end)):
         return True
     states = states_of if is_told_here or len(shown) > _FEW else _before_asides
     got = [s for s in got if any(may_end(each, shown, asked) for each in states(s))]
@@ -135,19 +143,19 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 
     def rank(s: Session) -> tuple[bool, tuple[int, ...]]:
         """Does it end in some of that? And how well it fits, the best is the largest."""
-        left, said = without_summary(known, s, shown, asked)
-        is_told = is_summed_up(known, s, request)
+        left, said = without_summary(index, s, shown, asked)
+        is_told = is_summed_up(index, s, request)
         found = (states_of if s is session else states)(s)
         lacks, ends = max(_place_in(state, left, said, is_told) for state in found)
-        return ends, (lacks, ends, is_told, held_ids(known, s, ids), s.family in weak, len(held_by(s)))
+        return ends, (lacks, ends, is_told, held_ids(index, s, ids), s.family in weak, len(held_by(s)))
 
     _, own = rank(session)
     ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
     alike = [s for s, fit in ranks if fit == own]
-    return any(fit > own for _, fit in ranks) or under_prompt(known, [session, *alike], request) != [session]
+    return any(fit > own for _, fit in ranks) or under_prompt(index, [session, *alike], request) != [session]
 
 
-def _goes_on_from_before(known: Known, session: Session, request: Request) -> bool:
+def _goes_on_from_before(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does a request go on from a place that no state of the session shows any more? Its user went back there, or has a
     copy of what was said until then; which of what came later is theirs is not known.
 
@@ -156,21 +164,21 @@ def _goes_on_from_before(known: Known, session: Session, request: Request) -> bo
     """
     shown, _ = shown_and_asked(request)
     states = _before_asides(session)
-    least = 1 if shown and is_ones_own(known, session, shown[-1]) else min(_EXCHANGE, len(shown))
+    least = 1 if shown and is_ones_own(index, session, shown[-1]) else min(_EXCHANGE, len(shown))
     if not shown or any(shared_end(state, shown) >= least for state in states):
         return False
     if not any(e.produced for e in session.head) or not _is_more_held(session, states, request):
         return False  # nothing was answered since, or nothing else was said
     told = (plain(i.text) for m in request.messages[:FIRST] if m.role != "assistant" for i in m.items)
-    if any(is_made_for(known, session, text, request) for text in told):
+    if any(is_made_for(index, session, text, request) for text in told):
         return False
-    if is_summed_up(known, session, request) or (request.person and request.person == session.person):
+    if is_summed_up(index, session, request) or (request.person and request.person == session.person):
         return False
-    said = known.said.get(session.id, {})
+    said = index.said.get(session.id, {})
     held = Haystack("\n".join([plain(e.message.text) for state in states for e in state.head]))
     texts = (plain(i.text) for i in items_of(shown) if i.role == "user" and i.kind == "text")
     left = (text for text in texts if text in said and text not in held)
-    return any(breadth(text) >= PROBE_CHARS or is_said_once(known, text) for text in left)
+    return any(breadth(text) >= PROBE_CHARS or is_said_once(index, text) for text in left)
 
 
 def _is_more_held(session: Session, states: Sequence[Session], request: Request) -> bool:
@@ -180,23 +188,23 @@ def _is_more_held(session: Session, states: Sequence[Session], request: Request)
     return not session.keys <= shown | held | session.abandoned.keys()
 
 
-def _is_anothers_beginning(known: Known, session: Session, request: Request, end: int) -> bool:
+def _is_anothers_beginning(index: SessionIndex, session: Session, request: Request, end: int) -> bool:
     """Did another conversation, but not this one, begin with everything that the request shows up to message `end`? Its
     user may be back there, or a program may open all its conversations that way."""
     begun = place_key(chains(request.messages)[end])
     others = (
-        s for s in known.sessions.values() if s.api == request.api and not s.side and not is_other_person(s, request)
+        s for s in index.sessions.values() if s.api == request.api and not s.side and not is_other_person(s, request)
     )
     return begun not in session.keys and any(begun in s.keys for s in others)
 
 
-def _is_anothers_key(known: Known, session: Session, request: Request, weak: Collection[str]) -> bool:
+def _is_anothers_key(index: SessionIndex, session: Session, request: Request, weak: Collection[str]) -> bool:
     """Does the request carry the key of other conversations, while this one has another key and nothing shown is its
     own? Then keys tell conversations apart, and this one's did not change."""
-    if not session.family or session.family in weak or not any(known.by_family.get(key) for key in weak):
+    if not session.family or session.family in weak or not any(index.by_family.get(key) for key in weak):
         return False
     return not (
-        held_ids(known, session, ids_in(request)) or any(is_ones_own(known, session, m) for m in request.messages)
+        held_ids(index, session, ids_in(request)) or any(is_ones_own(index, session, m) for m in request.messages)
     )
 
 
@@ -207,11 +215,11 @@ def _before_asides(session: Session) -> list[Session]:
     return [*states_of(session), *(replace(session, head=head[:at]) for at in ends[-_ASIDES:])]
 
 
-def _got(known: Known, answer: Message, request: Request) -> list[Session]:
+def _got(index: SessionIndex, answer: Message, request: Request) -> list[Session]:
     """Conversations that got an answer, in words or as a call, without other people's."""
     numbers = numbers_of((answer,))
-    named = (known.by_id.get(value, ()) for call in answer.calls for value in ids_of(call, numbers))
-    return candidates(known, receivers_of(known, answer.items).union(*named), request)
+    named = (index.by_id.get(value, ()) for call in answer.calls for value in ids_of(call, numbers))
+    return candidates(index, receivers_of(index, answer.items).union(*named), request)
 
 
 def _place_in(session: Session, shown: list[Message], asked: list[Message], is_told: bool) -> tuple[int, bool]:

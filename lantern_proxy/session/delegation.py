@@ -7,13 +7,13 @@ from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import Session, before_answer, items_of, spoken
-from lantern_proxy.session.index import PROBE_CHARS, Known
+from lantern_proxy.session.index import PROBE_CHARS, SessionIndex
 from lantern_proxy.session.request_text import is_user_message, user_replies_last
 from lantern_proxy.session.retold_history import speaks_of_half, user_texts_before_last
 from lantern_proxy.turn import Request, plain
 
 
-def is_delegated(known: Known, session: Session, request: Request) -> bool:
+def is_delegated(index: SessionIndex, session: Session, request: Request) -> bool:
     """Is the first user text of this request a string that the session's model passed to a tool?
 
     If the user says more after it, under the session's system prompt, it is a summary: nobody speaks to a sub-agent.
@@ -26,10 +26,12 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
     if len(asked) < PROBE_CHARS:
         return False
     whole = haystack_of(asked)
-    return any(argument in whole or asked in argument for argument in known.arguments.get(session.id, ()))
+    return any(argument in whole or asked in argument for argument in index.arguments.get(session.id, ()))
 
 
-def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Literal["", "parent", "own"]) -> bool:
+def is_passed_on(
+    index: SessionIndex, parent: Session, request: Request, *, id_of: Literal["", "parent", "own"]
+) -> bool:
     """Is a request whose first text the model of `parent` passed to a tool a conversation of its own, and no
     sub-agent's task?
 
@@ -38,7 +40,7 @@ def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Lite
     """
     shows_form = request.tools == parent.tools and shows_system_of(parent, request)
     asked = [plain(m.text) for m in spoken(request.messages) if is_user_message(m)]
-    passed = known.arguments.get(parent.id, ())
+    passed = index.arguments.get(parent.id, ())
     if not asked or not (shows_form or id_of == "own"):
         return False
     if user_replies_last(request.messages):
@@ -48,7 +50,7 @@ def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Lite
     return shows_form and (id_of == "own" or (is_dressed and not id_of))
 
 
-def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
+def is_taken_over(index: SessionIndex, parent: Session, request: Request) -> bool:
     """Does a user continue a thread that the model of `parent` opened, where the model would continue it itself?
 
     What another agent says there was passed to a tool, too.
@@ -59,7 +61,7 @@ def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
     before = user_texts_before_last(parent)
     if not before or not speaks_of_half(plain(first.text), before):
         return False  # a task is one thing; what a model passes on to go on with speaks of all
-    return not _is_among(plain(last.text), known.arguments.get(parent.id, ()))
+    return not _is_among(plain(last.text), index.arguments.get(parent.id, ()))
 
 
 def _is_among(said: str, passed: Iterable[str]) -> bool:

@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 
 from lantern_proxy.history.record import Session, before_answer, items_of
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.index import PROBE_CHARS, Known, is_said_once
+from lantern_proxy.session.index import PROBE_CHARS, SessionIndex, is_said_once
 from lantern_proxy.session.instructions import asks_for_summary
 from lantern_proxy.session.side_calls import held_share, holds_answer
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
@@ -25,7 +25,7 @@ _CLOSES = re.compile(r"\n\s*</[\w:-]{1,40}>")
 """The tag that ends such a history."""
 
 
-def results_in(known: Known, session: Session, request: Request, *, named: bool) -> tuple[Message, ...]:
+def results_in(index: SessionIndex, session: Session, request: Request, *, named: bool) -> tuple[Message, ...]:
     """The results of the session's last calls, as a side call of it shows them. named: an id led to the session"""
     before = before_answer(session)
     calls = [i for e in session.head[len(before) :] for i in e.message.calls]
@@ -36,17 +36,17 @@ def results_in(known: Known, session: Session, request: Request, *, named: bool)
     shown = {i.print for i in items_of(request.messages)}
     is_end_shown = all(i.print in shown for i in said[:_ALL_THERE])  # what stood before may be summed up already
     if holds_answer(session, request) and (is_end_shown or held_share(session, request) > 0.5):
-        is_own = named or _is_ones(known, [i for i in said[:_ALL_THERE] if i.print in shown])
+        is_own = named or _is_ones(index, [i for i in said[:_ALL_THERE] if i.print in shown])
         return tuple(_of_calls(request, calls, is_own=is_own))
     texts = (i.text for i in items_of(request.messages) if i.kind == "text" and i.role == "user")
-    is_own = _is_ones(known, said[:_ALL_THERE])
+    is_own = _is_ones(index, said[:_ALL_THERE])
     return next(filter(None, (_in_text(text, said, calls) for text in texts)), ()) if is_own else ()
 
 
-def _is_ones(known: Known, said: Sequence[Item]) -> bool:
+def _is_ones(index: SessionIndex, said: Sequence[Item]) -> bool:
     """Was one of these items, longer than a word or two, said in one conversation only?"""
     texts = (plain(i.text) for i in said)
-    return any(breadth(text) >= PROBE_CHARS and is_said_once(known, text) for text in texts)
+    return any(breadth(text) >= PROBE_CHARS and is_said_once(index, text) for text in texts)
 
 
 def _of_calls(request: Request, calls: Sequence[Item], *, is_own: bool) -> Iterator[Message]:

@@ -9,28 +9,28 @@ from collections.abc import Iterable, Set
 from itertools import pairwise
 
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.session.index import Known, main_of
+from lantern_proxy.session.index import SessionIndex, main_of
 from lantern_proxy.turn import Message, Request
 
 Exchange = tuple[bytes, bytes]
 """Fingerprints of a user's text and of the answer to it."""
 
 
-def are_examples(known: Known, session: Session, request: Request) -> bool:
+def are_examples(index: SessionIndex, session: Session, request: Request) -> bool:
     """Did a client pick the exchanges that the request shows, though `session` had some of them?"""
-    shown = [each for each in _exchanges(request.messages) if each[1] in known.by_answer]
-    return len(shown) > 1 and (_are_shuffled(session, shown) or _are_of_others(known, session, shown))
+    shown = [each for each in _exchanges(request.messages) if each[1] in index.by_answer]
+    return len(shown) > 1 and (_are_shuffled(session, shown) or _are_of_others(index, session, shown))
 
 
-def are_examples_behind(known: Known, session: Session, request: Request) -> bool:
+def are_examples_behind(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does a request that begins as `session` continue with as many exchanges of other sessions, which never showed its
     own?"""
     if len(request.messages) < len(session.head) + 3:  # an exchange and a question; most requests have less
         return False
     own = _had(session)
     behind = [each for each in _exchanges(request.messages) if each not in own]
-    got = [_mains(known, answer) for _, answer in behind]
-    others = {main: had for main in set[str]().union(*got) if own.isdisjoint(had := _had(known.sessions[main]))}
+    got = [_mains(index, answer) for _, answer in behind]
+    others = {main: had for main in set[str]().union(*got) if own.isdisjoint(had := _had(index.sessions[main]))}
     theirs = (
         bool(mains) and all(each in others.get(main, ()) for main in mains)
         for each, mains in zip(behind, got, strict=True)
@@ -38,9 +38,9 @@ def are_examples_behind(known: Known, session: Session, request: Request) -> boo
     return 0 < len(own) <= sum(theirs)  # what left a session has its beginning, so that is none of the others
 
 
-def _mains(known: Known, answer: bytes) -> Set[str]:
+def _mains(index: SessionIndex, answer: bytes) -> Set[str]:
     """The conversations in memory that got an answer."""
-    return known.sessions.keys() & {main_of(known.sessions[sid]) for sid in known.by_answer.get(answer, ())}
+    return index.sessions.keys() & {main_of(index.sessions[sid]) for sid in index.by_answer.get(answer, ())}
 
 
 def _had(session: Session) -> Set[Exchange]:
@@ -64,11 +64,11 @@ def _are_shuffled(session: Session, shown: list[Exchange]) -> bool:
     return any(a > b for a, b in pairwise(places[each] for each in shown if each in places))
 
 
-def _are_of_others(known: Known, session: Session, shown: list[Exchange]) -> bool:
+def _are_of_others(index: SessionIndex, session: Session, shown: list[Exchange]) -> bool:
     """Do at least as many exchanges that only other sessions had stand in front of the session's last answer?"""
     held = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     main = main_of(session)
-    got = [{main_of(known.sessions[sid]) for sid in known.by_answer[answer]} for _, answer in shown]
+    got = [{main_of(index.sessions[sid]) for sid in index.by_answer[answer]} for _, answer in shown]
     own = [at for at, (_, answer) in enumerate(shown) if main in got[at] and answer not in session.opening]
     others = [at for at, (_, answer) in enumerate(shown) if main not in got[at] and answer not in held]
     return bool(own) and len(own) <= sum(at < own[-1] for at in others)

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from lantern_proxy.history.forms import base_of, forms_with, system_text
 from lantern_proxy.history.record import Entry, Form, Session, answers_of, before_answer, chain_of, items_of
-from lantern_proxy.session.index import Known
+from lantern_proxy.session.index import SessionIndex
 from lantern_proxy.session.indexing import remember
 from lantern_proxy.turn import SYSTEM, Filed, Head, Item, Request, message
 
 
-def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: Iterable[str] = ()) -> Session:
+def recall(index: SessionIndex, row: Session, filed: Sequence[Filed], head: Head, ids: Iterable[str] = ()) -> Session:
     """Load a session as the archive has it, and index it. `row` names it; the rest is derived from its messages.
 
     ids: what the upstream called its answers, and other names of the session
@@ -30,9 +30,9 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
         called = frozenset(call.name for f in filed for call in f.message.calls)
         whole = replace(whole, tools=called, imported=True)
     own = {value for f in filed for value in f.message.ids}
-    remember(known, whole, ids=names - own)  # all it ever held, so that every text of it is found
+    remember(index, whole, ids=names - own)  # all it ever held, so that every text of it is found
     session = _with_head(whole, entries, head)
-    remember(known, session, asked=chain_of(before_answer(session)))
+    remember(index, session, asked=chain_of(before_answer(session)))
     return session
 
 

@@ -13,7 +13,7 @@ from lantern_proxy.history.text import breadth, shared_front, terms
 from lantern_proxy.turn import Item, Message, is_random, plain
 
 Trace = tuple[dict[Any, set[str]], str | bytes]
-"""One of the indexes of `Known`, and a key under which it names a session."""
+"""One of the indexes of `SessionIndex`, and a key under which it names a session."""
 
 PROBE_CHARS = starts.CHARS
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
@@ -28,7 +28,7 @@ CANDIDATES = 16
 
 
 @dataclass(slots=True)
-class Known:
+class SessionIndex:
     """Sessions of one tenant, and the indexes by which they are found."""
 
     sessions: OrderedDict[str, Session] = field(default_factory=OrderedDict)
@@ -82,28 +82,28 @@ def main_of(session: Session) -> str:
     return session.parent if session.side and session.parent else session.id
 
 
-def is_named(known: Known, value: str) -> bool:
+def is_named(index: SessionIndex, value: str) -> bool:
     """Does an explicit id, or one that an upstream minted, name a session in memory?"""
-    return value in known.sessions or value in known.by_family or value in known.by_id
+    return value in index.sessions or value in index.by_family or value in index.by_id
 
 
-def is_said_once(known: Known, text: str) -> bool:
+def is_said_once(index: SessionIndex, text: str) -> bool:
     """Was this text, however short, said in exactly one session? For long texts is_own() asks an index instead."""
-    return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
+    return sum(islice((1 for said in index.said.values() if text in said), 2)) == 1
 
 
-def is_ones_own(known: Known, session: Session, message: Message) -> bool:
+def is_ones_own(index: SessionIndex, session: Session, message: Message) -> bool:
     """Does a message hold a text of more than a word or two that was said only in this session?"""
-    said = known.said.get(session.id, {})
+    said = index.said.get(session.id, {})
     texts = [plain(i.text) for i in message.items if i.kind == "text"]
-    return any(breadth(t) >= PROBE_CHARS and t in said and is_said_once(known, t) for t in texts)
+    return any(breadth(t) >= PROBE_CHARS and t in said and is_said_once(index, t) for t in texts)
 
 
-def ids_named(known: Known, id: str) -> list[str]:
+def ids_named(index: SessionIndex, id: str) -> list[str]:
     """Ids of the sessions that a client's id names. After a restart by_id has such ids, too, since the archive keeps
     them together with the ids of answers."""
-    family = known.by_family.get(id, [])
-    return [*sorted(known.by_id.get(id, set()).difference(family)), *family]
+    family = index.by_family.get(id, [])
+    return [*sorted(index.by_id.get(id, set()).difference(family)), *family]
 
 
 def ids_of(i: Item, numbers: Container[str]) -> list[str]:
@@ -134,9 +134,9 @@ def side_id(parent: str, agent: str = "") -> str:
     return f"{parent}.{agent or 'side'}"
 
 
-def side_of(known: Known, session: Session) -> Session | None:
+def side_of(index: SessionIndex, session: Session) -> Session | None:
     """The session under which the side calls of `session` are filed; None when there were none."""
-    return known.sessions.get(side_id(session.id))
+    return index.sessions.get(side_id(session.id))
 
 
 def holder_of(session: Session) -> str:
@@ -145,40 +145,40 @@ def holder_of(session: Session) -> str:
     return session.id if session.agent else main_of(session)
 
 
-def holders_of(known: Known, sids: Iterable[str]) -> set[str]:
+def holders_of(index: SessionIndex, sids: Iterable[str]) -> set[str]:
     """holder_of() for each of these sessions."""
-    return {holder_of(known.sessions[sid]) for sid in sids}
+    return {holder_of(index.sessions[sid]) for sid in sids}
 
 
-def receivers_of(known: Known, items: Iterable[Item]) -> set[str]:
+def receivers_of(index: SessionIndex, items: Iterable[Item]) -> set[str]:
     """Ids of the sessions that got one of these items in an answer."""
-    return {sid for i in items for sid in known.by_answer.get(i.print, ())}
+    return {sid for i in items for sid in index.by_answer.get(i.print, ())}
 
 
-def is_greeting(known: Known, items: Iterable[Item]) -> bool:
+def is_greeting(index: SessionIndex, items: Iterable[Item]) -> bool:
     """Is one of these items in the opening of a conversation, where its upstream did not say it? A program may greet
     everybody in words that its model uses as well."""
     prints = {i.print for i in items}
-    return any(not prints.isdisjoint(s.opening) for s in known.sessions.values())
+    return any(not prints.isdisjoint(s.opening) for s in index.sessions.values())
 
 
-def holding_sessions(known: Known, print: bytes) -> set[str]:
+def holding_sessions(index: SessionIndex, print: bytes) -> set[str]:
     """Ids of the sessions in which an upstream or a user said the text with this fingerprint."""
-    return known.by_answer.get(print, set()) | known.by_user.get(print, set())
+    return index.by_answer.get(print, set()) | index.by_user.get(print, set())
 
 
-def sessions_quoted(known: Known, texts: Sequence[str]) -> list[str]:
+def sessions_quoted(index: SessionIndex, texts: Sequence[str]) -> list[str]:
     """Ids of main sessions whose texts may stand within `texts`, those with most matches first. Only the beginnings of
     their texts are looked for."""
     hits: defaultdict[str, int] = defaultdict(int)
-    if known.sought.capacity <= 0:
-        known.sought = Starts(known.by_start)
+    if index.sought.capacity <= 0:
+        index.sought = Starts(index.by_start)
     for text in texts:
-        for _, start in known.sought.within(ends_of(text), known.by_start):
-            for sid in known.by_start[start]:
+        for _, start in index.sought.within(ends_of(text), index.by_start):
+            for sid in index.by_start[start]:
                 hits[sid] += 1
-    alive = [sid for sid in hits if sid in known.sessions]
-    return sorted(alive, key=lambda sid: (hits[sid], known.sessions[sid].last_seen_at), reverse=True)
+    alive = [sid for sid in hits if sid in index.sessions]
+    return sorted(alive, key=lambda sid: (hits[sid], index.sessions[sid].last_seen_at), reverse=True)
 
 
 def ends_of(text: str) -> str:
@@ -191,26 +191,26 @@ def searchable(texts: Sequence[str]) -> Sequence[str]:
     return texts if len(texts) <= 12 else (*texts[:8], *texts[-4:])
 
 
-def vocabulary(known: Known, sid: str) -> set[str]:
+def vocabulary(index: SessionIndex, sid: str) -> set[str]:
     """The terms of a session's latest texts."""
-    return terms("\n".join(text[:_TERM_CHARS] for text in _said_last(known, sid)))
+    return terms("\n".join(text[:_TERM_CHARS] for text in _said_last(index, sid)))
 
 
-def text_with_names(known: Known, sid: str) -> str:
+def text_with_names(index: SessionIndex, sid: str) -> str:
     """A session's latest texts and tool arguments, in which names are looked for."""
-    passed = known.arguments.get(sid, ())
-    return "\n".join([text[:NAMED_CHARS] for text in (*_said_last(known, sid), *passed)])
+    passed = index.arguments.get(sid, ())
+    return "\n".join([text[:NAMED_CHARS] for text in (*_said_last(index, sid), *passed)])
 
 
-def without_frame(known: Known, sids: Iterable[str], text: str) -> str:
+def without_frame(index: SessionIndex, sids: Iterable[str], text: str) -> str:
     """`text` without the beginning and end that it shares with texts of these sessions: clients put the same words
     around all their summaries. A text that it contains as a whole is ignored, since that is what it sums up."""
-    others = [other for sid in sids for other in _said_last(known, sid) if other not in text]
+    others = [other for sid in sids for other in _said_last(index, sid) if other not in text]
     front = max((shared_front(text, other) for other in others), default=0)
     end = text[front:][: -_TERM_CHARS - 1 : -1]
     back = max((shared_front(end, other[: -_TERM_CHARS - 1 : -1]) for other in others), default=0)
     return text[front : len(text) - back]
 
 
-def _said_last(known: Known, sid: str) -> list[str]:
-    return list(known.said.get(sid, ()))[-_TERM_TEXTS:]
+def _said_last(index: SessionIndex, sid: str) -> list[str]:
+    return list(index.said.get(sid, ()))[-_TERM_TEXTS:]

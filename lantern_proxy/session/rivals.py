@@ -15,7 +15,7 @@ from lantern_proxy.history.text import breadth
 from lantern_proxy.session.index import (
     CANDIDATES,
     PROBE_CHARS,
-    Known,
+    SessionIndex,
     holders_of,
     holding_sessions,
     ids_of,
@@ -44,10 +44,10 @@ FIRST = 8
 """How many messages at the beginning of a request are searched for a summary."""
 
 
-def rivals_of(known: Known, session: Session, others: Collection[Session], request: Request) -> list[Session]:
+def rivals_of(index: SessionIndex, session: Session, others: Collection[Session], request: Request) -> list[Session]:
     """Sessions that end with what a request shows, or that hold everything distinctive (more than a word or two) that
     `session` holds of it. The user's last text does not count, since it may be new to each of them."""
-    telling = _telling(known, request.messages[: end_of_shown(request.messages)])
+    telling = _telling(index, request.messages[: end_of_shown(request.messages)])
     own = {name for name, holders in telling.items() if session.id in holders}
     shown, asked = shown_and_asked(request)
     found = [
@@ -55,13 +55,13 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
         for s in others
         if s is not session
         and not s.side
-        and (ends_in(known, s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
+        and (ends_in(index, s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
     ]
-    ending = _ending_alike(known, session, request, seen={s.id for s in others})
+    ending = _ending_alike(index, session, request, seen={s.id for s in others})
     return [*found, *(s for s in ending if not is_other_person(s, request))]
 
 
-def settle(known: Known, session: Session, request: Request, weak: Collection[str]) -> Session | None:
+def settle(index: SessionIndex, session: Session, request: Request, weak: Collection[str]) -> Session | None:
     """The session that continues with a request: `session`, whose whole head the request begins with, or another one
     that ends in what is shown, since some clients show only a part. None: it may be either.
 
@@ -70,46 +70,50 @@ def settle(known: Known, session: Session, request: Request, weak: Collection[st
     end = end_of_shown(request.messages)
     if session.side or not end:
         return session
-    rivals = _ending_alike(known, session, request)
+    rivals = _ending_alike(index, session, request)
     if session.lost and is_other_persons_session(session, request):
-        return decide(known, rivals, request, weak)
-    return decide(known, [session, *rivals], request, weak) if rivals else session
+        return decide(index, rivals, request, weak)
+    return decide(index, [session, *rivals], request, weak) if rivals else session
 
 
-def _ending_alike(known: Known, session: Session, request: Request, seen: Set[str] = frozenset()) -> list[Session]:
+def _ending_alike(
+    index: SessionIndex, session: Session, request: Request, seen: Set[str] = frozenset()
+) -> list[Session]:
     """Other sessions, not `seen`, that got the last answer of a request and end with what it shows."""
     end = end_of_shown(request.messages)
     last = request.messages[end - 1].items if end else ()
-    got = receivers_of(known, last)
-    others = [s for s in map(known.sessions.__getitem__, got - seen - {session.id}) if s.api == session.api]
+    got = receivers_of(index, last)
+    others = [s for s in map(index.sessions.__getitem__, got - seen - {session.id}) if s.api == session.api]
     shown, asked = shown_and_asked(request) if others else ([], [])
-    return [s for s in others if ends_in(known, s, shown, asked)]
+    return [s for s in others if ends_in(index, s, shown, asked)]
 
 
-def decide(known: Known, rivals: Sequence[Session], request: Request, weak: Collection[str] = ()) -> Session | None:
+def decide(
+    index: SessionIndex, rivals: Sequence[Session], request: Request, weak: Collection[str] = ()
+) -> Session | None:
     """The one session that has a weak id, most of the request's ids, ends with what is shown or began like it, and has
     its system prompt. None if several do, or if all belong to other people."""
     own = [s for s in rivals if not is_other_person(s, request)]
     left = [s for s in own if s.family in weak] or own
     shown_ids = ids_in(request)
-    ids = {s.id: held_ids(known, s, shown_ids) for s in left}
+    ids = {s.id: held_ids(index, s, shown_ids) for s in left}
     left = [s for s in left if ids[s.id] == max(ids.values())]
     shown, asked = shown_and_asked(request)
-    fits = {s.id: fit_of(s, *without_summary(known, s, shown, asked)) for s in left}
+    fits = {s.id: fit_of(s, *without_summary(index, s, shown, asked)) for s in left}
     best = [s for s in left if fits[s.id] == ENDS]
     if best and any(_is_beginning(shown, s) for s in left if s not in best):
         return None  # its user may be back there
-    summed_up = [s for s in best if is_summed_up(known, s, request)]
+    summed_up = [s for s in best if is_summed_up(index, s, request)]
     if not any(s.lost for s in best) and not summed_up:  # none of their clients ever showed a part
         best = [s for s in best if _is_beginning(shown, s)] or best
     ranks = {s.id: (_begun(s, request), fits[s.id]) for s in left}
     best = summed_up or best or [s for s in left if ranks[s.id] == max(ranks.values())]
-    best = under_prompt(known, best, request)
+    best = under_prompt(index, best, request)
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
     return best[0] if best and (same or not shown) else None
 
 
-def under_prompt(known: Known, sessions: Sequence[Session], request: Request) -> list[Session]:
+def under_prompt(index: SessionIndex, sessions: Sequence[Session], request: Request) -> list[Session]:
     """The sessions with exactly the request's system prompt; with them those whose prompt may vary (it may tell the
     time, or hold documents, and be somebody else's now), and those of which the prompt holds a summary. All sessions if
     none has that prompt. If the client names people, only exact matches."""
@@ -117,42 +121,42 @@ def under_prompt(known: Known, sessions: Sequence[Session], request: Request) ->
     same = [s for s in sessions if s.system == system]
     if not same or (request.person and all(s.person == request.person for s in same)):
         return same or [*sessions]
-    varied = (s for s in reversed(known.sessions.values()) if len(s.system_keys) > 1)
+    varied = (s for s in reversed(index.sessions.values()) if len(s.system_keys) > 1)
     varies = any(shows_system_of(s, request) for s in islice(varied, CANDIDATES))
 
     def may_have(s: Session) -> bool:
         extends = s.system in system or system in s.system
         of_class = (varies or extends) and shows_system_of(s, request)
-        return s.system == system or len(s.system_keys) > 1 or of_class or _holds_summary(known, s, system)
+        return s.system == system or len(s.system_keys) > 1 or of_class or _holds_summary(index, s, system)
 
     return [*filter(may_have, sessions)]
 
 
-def _holds_summary(known: Known, session: Session, text: str) -> bool:
+def _holds_summary(index: SessionIndex, session: Session, text: str) -> bool:
     """Does a text hold an answer of a side call of this session, or of several others? In the latter case it tells
     nothing about whose it is."""
-    if side_of(known, session) is not None and _is_told(known, session.id, text):
+    if side_of(index, session) is not None and _is_told(index, session.id, text):
         return True
-    tells_several = known.tell_several.get(text)
+    tells_several = index.tell_several.get(text)
     if tells_several is None:  # the same for each of hundreds that end alike
-        tells_several = sum(_is_told(known, sid, text) for sid in sessions_quoted(known, [text])) > 1
-        known.tell_several[text] = tells_several
+        tells_several = sum(_is_told(index, sid, text) for sid in sessions_quoted(index, [text])) > 1
+        index.tell_several[text] = tells_several
     return tells_several
 
 
-def _is_told(known: Known, sid: str, text: str) -> bool:
-    return any(told in text for told in side_summaries(known.said.get(sid, {}).items()))
+def _is_told(index: SessionIndex, sid: str, text: str) -> bool:
+    return any(told in text for told in side_summaries(index.said.get(sid, {}).items()))
 
 
 def without_summary(
-    known: Known, session: Session, shown: list[Message], asked: list[Message]
+    index: SessionIndex, session: Session, shown: list[Message], asked: list[Message]
 ) -> tuple[list[Message], list[Message]]:
     """`shown` and `asked` without a summary of the session at their beginning, where clients put it."""
     front = 0
     while (
         front < len(shown)
         and all(e.message.print != shown[front].print for e in session.head)
-        and _holds_summary(known, session, plain(shown[front].text))
+        and _holds_summary(index, session, plain(shown[front].text))
     ):
         front += 1
     return shown[front:], asked[front:]
@@ -164,9 +168,9 @@ def ids_in(request: Request) -> list[str]:
     return [value for i in items_of(request.messages) for value in ids_of(i, numbers)]
 
 
-def held_ids(known: Known, session: Session, ids: Iterable[str]) -> int:
+def held_ids(index: SessionIndex, session: Session, ids: Iterable[str]) -> int:
     """How many of the request's ids were seen in a session. ids: from ids_in()"""
-    return sum(session.id in known.by_id.get(value, ()) for value in ids)
+    return sum(session.id in index.by_id.get(value, ()) for value in ids)
 
 
 def _begun(session: Session, request: Request) -> int:
@@ -186,12 +190,12 @@ def _is_beginning(shown: list[Message], session: Session) -> bool:
     return is_all or in_common(said_in(session.head), shown) == len(shown)
 
 
-def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Message]) -> bool:
+def ends_in(index: SessionIndex, session: Session, shown: list[Message], asked: list[Message]) -> bool:
     """Does a session end with all that a request shows, apart from a summary of it? A short phrase alone does not
     count. See shown_and_asked()."""
     if session.side or not shown or not may_end(session, shown, asked):
         return False
-    shown, asked = without_summary(known, session, shown, asked)
+    shown, asked = without_summary(index, session, shown, asked)
     is_telling = len(shown) > 1 or any(breadth(plain(m.text)) >= PROBE_CHARS for m in shown)
     return is_telling and is_end(session, shown, asked)
 
@@ -204,9 +208,9 @@ def may_end(session: Session, shown: list[Message], asked: list[Message]) -> boo
     return next((m.print for m in said_in(before)), None) == asked[-1].print
 
 
-def candidates(known: Known, sids: Iterable[str], request: Request) -> list[Session]:
+def candidates(index: SessionIndex, sids: Iterable[str], request: Request) -> list[Session]:
     """The sessions among `sids` that the request may belong to: same API, no side session, not another person's."""
-    found = map(known.sessions.__getitem__, sids)
+    found = map(index.sessions.__getitem__, sids)
     return [s for s in found if s.api == request.api and not s.side and not is_other_person(s, request)]
 
 
@@ -220,9 +224,9 @@ def is_other_persons_session(session: Session, request: Request) -> bool:
     return session.lost or not shown or prints_of(head) != prints_of(shown)
 
 
-def is_summed_up(known: Known, session: Session, request: Request) -> bool:
+def is_summed_up(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does the request begin with the summary in which a conversation ended, or which a side call made of it since?"""
-    made = [text for text in summaries_since(known, session) if not _is_nobodys(known, text)]
+    made = [text for text in summaries_since(index, session) if not _is_nobodys(index, text)]
     if session.answered and not made:
         texts = (text for i in session.head[-1].message.items if i.kind == "text" for text in shown_as(i.text))
         made = [text for text in map(plain, texts) if len(text) >= SUMMARY_CHARS]
@@ -230,25 +234,25 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     return any(text in each for text in made for each in told)
 
 
-def is_made_for(known: Known, session: Session, text: str, request: Request) -> bool:
+def is_made_for(index: SessionIndex, session: Session, text: str, request: Request) -> bool:
     """Did the model of this session, and of no other, write the text?"""
-    made = known.said.get(session.id, {}).get(text) in ("assistant", "side")
-    return made and len(text) >= SUMMARY_CHARS and is_own(known, session, text, of=request)
+    made = index.said.get(session.id, {}).get(text) in ("assistant", "side")
+    return made and len(text) >= SUMMARY_CHARS and is_own(index, session, text, of=request)
 
 
-def _is_nobodys(known: Known, text: str) -> bool:
+def _is_nobodys(index: SessionIndex, text: str) -> bool:
     """Did a side call whose conversation is unknown get this text, too?"""
-    mains = (known.sessions.get(sid) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
-    return any(s is not None and s.side and text in known.said.get(s.id, ()) for s in mains)
+    mains = (index.sessions.get(sid) for sid in index.by_start.get(text[:PROBE_CHARS], ()))
+    return any(s is not None and s.side and text in index.said.get(s.id, ()) for s in mains)
 
 
-def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:
+def _telling(index: SessionIndex, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:
     """Distinctive texts and ids of messages -> the conversations that hold them, themselves or in side calls."""
     found: dict[bytes | str, Collection[str]] = {}
     numbers = numbers_of(messages)
     for i in items_of(messages):
-        found |= {value: holders_of(known, known.by_id[value]) for value in ids_of(i, numbers) if value in known.by_id}
-        holders = holding_sessions(known, i.print)
+        found |= {value: holders_of(index, index.by_id[value]) for value in ids_of(i, numbers) if value in index.by_id}
+        holders = holding_sessions(index, i.print)
         if holders and breadth(plain(i.text)) >= PROBE_CHARS:
-            found[i.print] = holders_of(known, holders)
+            found[i.print] = holders_of(index, holders)
     return found

@@ -13,7 +13,7 @@ from lantern_proxy.history.forms import in_form, shows_system_of, system_text
 from lantern_proxy.history.presentation import parts_of
 from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, last_answer, shown, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
-from lantern_proxy.session.index import Known, side_of
+from lantern_proxy.session.index import SessionIndex, side_of
 from lantern_proxy.session.instructions import (
     asks_for_summary,
     asks_for_summary_of_head,
@@ -83,15 +83,15 @@ def _is_named(i: Item, names: set[bytes | str]) -> bool:
     return i.print in names or not names.isdisjoint(i.ids)
 
 
-def is_side_of(known: Known, session: Session, request: Request) -> bool:
+def is_side_of(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does this request use the session's content for something other than continuing it?"""
     if is_aside(session, request):
         return True
-    said = known.said.get(session.id, {})
+    said = index.said.get(session.id, {})
     if session.imported and _is_no_turn_of(session, request, said):
         return True
     session = in_form(on_branch(session, request), request)
-    if use := use_of_transcript(known, session, request, named=True):
+    if use := use_of_transcript(index, session, request, named=True):
         return use == "side"
     other = not shows_system_of(session, request)
     share = held_share(session, request)
@@ -99,22 +99,22 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
         read = readable_texts_of(request)
         pasted = is_pasted(said, read, labelled=other) or quotes_exchange(_last_exchanges(session), read)
-        return pasted or (other and own and not _is_summed_up_in_system(known, session, request))
-    if not other and _ends_in_summary(known, session, request):
+        return pasted or (other and own and not _is_summed_up_in_system(index, session, request))
+    if not other and _ends_in_summary(index, session, request):
         return False
     if not other:
         return is_summary_call(request, session, said) or (share < 1 and is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
-        return not _is_summed_up_in_system(known, session, request)
+        return not _is_summed_up_in_system(index, session, request)
     if _answers_calls(session, request):
         return False
     if request.tools != session.tools:
         return True
-    if _goes_on_behind_summary(known, session, request):
+    if _goes_on_behind_summary(index, session, request):
         return False
     if is_summary_call(request, session, said) or _is_read_over(session, request):
         return True
-    return asks_for_summary_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
+    return asks_for_summary_of_head(session, request) and not _is_summed_up_in_system(index, session, request)
 
 
 def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
@@ -129,7 +129,7 @@ def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) 
     return all(len(plain(m.text)) < SUMMARY_CHARS for m in spoken(request.messages))
 
 
-def _goes_on_behind_summary(known: Known, session: Session, request: Request) -> bool:
+def _goes_on_behind_summary(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does a user continue after the session's last answer, with the beginning gone and a summary in a system prompt of
     another kind?
 
@@ -140,7 +140,7 @@ def _goes_on_behind_summary(known: Known, session: Session, request: Request) ->
     is_new = user_replies_last(said) and not asks_for_summary(asked)
     if not is_new or not holds_answer(session, request) or shows_beginning(session, request):
         return False
-    return not session.system or _is_summed_up_in_system(known, session, request)
+    return not session.system or _is_summed_up_in_system(index, session, request)
 
 
 def _is_read_over(session: Session, request: Request) -> bool:
@@ -166,23 +166,23 @@ def _answers_calls(session: Session, request: Request) -> bool:
     return results == len(called) and called == [i.print for i in reversed(last) if i.kind == "call"]
 
 
-def _is_summed_up_in_system(known: Known, session: Session, request: Request) -> bool:
+def _is_summed_up_in_system(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does the system prompt hold an answer of the session or of its side calls? Then it holds a summary.
 
     A model may also pass its summary to a tool.
     """
-    system, said = system_text(request), known.said.get(session.id, {})
+    system, said = system_text(request), index.said.get(session.id, {})
     told = [text for text, who in said.items() if who in ("side", "assistant")]
-    told += known.arguments.get(session.id, ())
+    told += index.arguments.get(session.id, ())
     whole = haystack_of(system)
     is_told = any(len(text) >= SUMMARY_CHARS and text in whole for text in told)
-    return is_told and not is_pasted(said, [system]) and not _is_of_last_side_call(known, session, system)
+    return is_told and not is_pasted(said, [system]) and not _is_of_last_side_call(index, session, system)
 
 
-def _is_of_last_side_call(known: Known, session: Session, system: str) -> bool:
+def _is_of_last_side_call(index: SessionIndex, session: Session, system: str) -> bool:
     """Is a system prompt, word for word, that of the session's last side call? What that asked for is asked for again,
     though the prompt may hold an earlier summary, too."""
-    side = side_of(known, session)
+    side = side_of(index, session)
     before = (e.message for e in side.head if e.message.role in SYSTEM) if side else ()
     return bool(system) and system == "\n".join([plain(m.text) for m in before])
 
@@ -196,9 +196,9 @@ def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
     return all(text in before for text in texts)
 
 
-def summaries_since(known: Known, session: Session) -> list[str]:
+def summaries_since(index: SessionIndex, session: Session) -> list[str]:
     """Long texts that a side call of `session` was answered with after the session's last message."""
-    side = side_of(known, session)
+    side = side_of(index, session)
     if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
         return []
     made = items_of(e.message for e in side.head if e.produced)
@@ -206,7 +206,7 @@ def summaries_since(known: Known, session: Session) -> list[str]:
     return [text for text in told if len(text) >= SUMMARY_CHARS]
 
 
-def _ends_in_summary(known: Known, session: Session, request: Request) -> bool:
+def _ends_in_summary(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does the last message hold a summary that was made just now, in place of the session's last answer?
 
     Such a summary stands for the current turn. One that is to be updated comes with what was said since.
@@ -216,4 +216,4 @@ def _ends_in_summary(known: Known, session: Session, request: Request) -> bool:
     last = last_said(request)
     if last is None or last.role != "user":
         return False
-    return any(text in plain(last.text) for text in summaries_since(known, session))
+    return any(text in plain(last.text) for text in summaries_since(index, session))

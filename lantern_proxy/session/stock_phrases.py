@@ -9,7 +9,7 @@ from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.index import (
     PROBE_CHARS,
-    Known,
+    SessionIndex,
     holders_of,
     holding_sessions,
     ids_of,
@@ -33,7 +33,7 @@ _CUT = re.compile(r"\s*[\[<(]?(?:\.{2,}|…)[\])>]?\s*(?:[\[<(][^\])>]*[\])>])?$
 otherwise is somebody else's."""
 
 
-def shares_only_stock_phrases(known: Known, session: Session, request: Request) -> bool:
+def shares_only_stock_phrases(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does a request share only what bots say to many with this conversation?
 
     That is: one phrase, or less than it shows of others, or nothing that other conversations lack while it shows
@@ -42,35 +42,35 @@ def shares_only_stock_phrases(known: Known, session: Session, request: Request) 
     """
     shown = [m for m in spoken(request.messages[: end_of_shown(request.messages)]) if m.print]
     items, numbers = [i for m in shown for i in m.items], numbers_of(shown)
-    if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i, numbers)):
+    if any(session.id in index.by_id.get(value, ()) for i in items for value in ids_of(i, numbers)):
         return False
-    if any(i.kind != "text" and session.id in holders_of(known, holding_sessions(known, i.print)) for i in items):
+    if any(i.kind != "text" and session.id in holders_of(index, holding_sessions(index, i.print)) for i in items):
         return False  # a call, a compaction item: nobody says those to all
-    if len(shown) == 1 and is_greeting(known, items):
+    if len(shown) == 1 and is_greeting(index, items):
         return True
     last = last_answer(session)
-    said, passed = known.said.get(session.id, {}), _passed_last(known, session)
+    said, passed = index.said.get(session.id, {}), _passed_last(index, session)
     for at, m in enumerate(shown):
-        if _is_shown_in(last, m) and not (at and _is_to_another(known, session, _question_of(shown[:at]), m)):
+        if _is_shown_in(last, m) and not (at and _is_to_another(index, session, _question_of(shown[:at]), m)):
             return False
         text = plain(m.text)
-        is_made = said.get(text) == "side" and is_said_once(known, text)
+        is_made = said.get(text) == "side" and is_said_once(index, text)
         if is_made or any(each in text for each in passed):
             return False
     if not shown or _ends_like_last(session, request):
         return False
     first = plain(shown[0].text)
-    if any(text in first and is_own(known, session, text) for text in side_summaries(said.items())):
+    if any(text in first and is_own(index, session, text) for text in side_summaries(said.items())):
         return False  # its summary, in parts perhaps
     prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     last_shown = shown[-_LOOKED_AT:]
-    held = [m for m in last_shown if _was_said(known, session, said, prints, m)]
+    held = [m for m in last_shown if _was_said(index, session, said, prints, m)]
     if len(held) < 2 or 2 * len(held) <= len(last_shown):
         return True
-    return len(held) < len(last_shown) and not any(_is_said_here(known, session, m) for m in held)
+    return len(held) < len(last_shown) and not any(_is_said_here(index, session, m) for m in held)
 
 
-def _is_said_here(known: Known, session: Session, message: Message) -> bool:
+def _is_said_here(index: SessionIndex, session: Session, message: Message) -> bool:
     """Does a message hold a call, or a longer text that was said in this conversation only?"""
 
     def is_ones(i: Item) -> bool:
@@ -78,8 +78,8 @@ def _is_said_here(known: Known, session: Session, message: Message) -> bool:
         is_telling = breadth(text) >= PROBE_CHARS
         return (
             is_telling
-            and holders_of(known, holding_sessions(known, i.print)) <= {session.id}
-            and is_said_once(known, text)
+            and holders_of(index, holding_sessions(index, i.print)) <= {session.id}
+            and is_said_once(index, text)
         )
 
     return any(i.kind != "text" or is_ones(i) for i in message.items)
@@ -93,13 +93,13 @@ def _is_shown_in(answer: Message | None, message: Message) -> bool:
     return message.print == answer.print or any(i.print in without for i in message.items)
 
 
-def _passed_last(known: Known, session: Session) -> list[str]:
+def _passed_last(index: SessionIndex, session: Session) -> list[str]:
     """Long texts that only this session's last answer passed to a tool: a model may write its summary so."""
     last = last_answer(session)
     passed = (plain(text) for call in (last.calls if last else ()) for text in strings_of(call.text))
     long = (text for text in passed if len(text) >= SUMMARY_CHARS)
-    others = {text: known.by_start.get(text[:PROBE_CHARS], set()) - {session.id} for text in long}
-    return [text for text, sids in others.items() if not any(text in known.arguments.get(sid, ()) for sid in sids)]
+    others = {text: index.by_start.get(text[:PROBE_CHARS], set()) - {session.id} for text in long}
+    return [text for text, sids in others.items() if not any(text in index.arguments.get(sid, ()) for sid in sids)]
 
 
 def _ends_like_last(session: Session, request: Request) -> bool:
@@ -119,7 +119,7 @@ def _question_of(before: Sequence[Message]) -> Message:
     return next((m for m in reversed(before) if is_user_message(m)), before[-1])
 
 
-def _is_to_another(known: Known, session: Session, question: Message, answer: Message) -> bool:
+def _is_to_another(index: SessionIndex, session: Session, question: Message, answer: Message) -> bool:
     """Does the session's last answer stand behind a question other than its own: a short one that shares no word with
     it, or, if several heard this answer, one that was never asked here?"""
     asked = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
@@ -128,8 +128,8 @@ def _is_to_another(known: Known, session: Session, question: Message, answer: Me
         return False
     if then and question.role == "user" and len(now) < SUMMARY_CHARS and _words(then).isdisjoint(_words(now)):
         return True  # what was spoken has no words
-    is_shared = len(holders_of(known, receivers_of(known, answer.items))) > 1
-    is_heard = any(session.id in holding_sessions(known, i.print) or i.print in session.opening for i in question.items)
+    is_shared = len(holders_of(index, receivers_of(index, answer.items))) > 1
+    is_heard = any(session.id in holding_sessions(index, i.print) or i.print in session.opening for i in question.items)
     return is_shared and not is_heard
 
 
@@ -137,15 +137,17 @@ def _words(text: str) -> set[str]:
     return {*_WORD.findall(text.lower())}
 
 
-def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
+def _was_said(
+    index: SessionIndex, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message
+) -> bool:
     """Was the message said in a session, perhaps reformatted, or as the beginning that a client kept of it?"""
-    if any(i.print in prints or session.id in holding_sessions(known, i.print) for i in message.items):
+    if any(i.print in prints or session.id in holding_sessions(index, i.print) for i in message.items):
         return True
     text = plain(message.text)
     if len(text) < PROBE_CHARS:
         return False
     front, back = text[:_ALIKE_CHARS], text[-_ALIKE_CHARS:]
-    begun = {start for _, start in known.sought.within(text, known.by_start)}
+    begun = {start for _, start in index.sought.within(text, index.by_start)}
     return any(
         (each[:PROBE_CHARS] in begun and each in text)
         or text in each

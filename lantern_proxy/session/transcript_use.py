@@ -17,7 +17,7 @@ from lantern_proxy.history.record import Session
 from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.transcript import transcript_text
-from lantern_proxy.session.index import PROBE_CHARS, Known, side_of
+from lantern_proxy.session.index import PROBE_CHARS, SessionIndex, side_of
 from lantern_proxy.turn import Request, plain
 
 _CUE_CHARS = 400
@@ -30,7 +30,9 @@ _IN_FRONT_CHARS = 40
 """Most characters in front of a summary that opens a text: a name."""
 
 
-def use_of_transcript(known: Known, session: Session, request: Request, *, named: bool) -> Literal["", "turn", "side"]:
+def use_of_transcript(
+    index: SessionIndex, session: Session, request: Request, *, named: bool
+) -> Literal["", "turn", "side"]:
     """What the only text of a request is to a session that writes its history into one text: the next turn or a side
     call, if it holds lines of the session or a summary made for it; "" if neither is certain.
 
@@ -39,39 +41,39 @@ def use_of_transcript(known: Known, session: Session, request: Request, *, named
     text = plain(transcript_text(request))
     if not text or session.tools or request.tools:
         return ""
-    said, whole = known.said.get(session.id, {}), Haystack(text)
-    told = [each for each in side_summaries(said.items()) if each in whole and (named or is_own(known, session, each))]
-    quotes = _quotes_lines(known, session, whole, named=named)
+    said, whole = index.said.get(session.id, {}), Haystack(text)
+    told = [each for each in side_summaries(said.items()) if each in whole and (named or is_own(index, session, each))]
+    quotes = _quotes_lines(index, session, whole, named=named)
     if not told and not quotes:
         return ""
     if _is_dressed_as_turn(said, text, told):
         return "turn" if told else ""
-    return "side" if quotes or _begins_like_side_call(known, session, text) else ""
+    return "side" if quotes or _begins_like_side_call(index, session, text) else ""
 
 
-def is_own(known: Known, session: Session, text: str, *, of: Request | None = None) -> bool:
+def is_own(index: SessionIndex, session: Session, text: str, *, of: Request | None = None) -> bool:
     """Does no other session in memory hold this text?
 
     of: a request that may name a person; what other people hold is ignored then
     """
-    others = [sid for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid != session.id]
+    others = [sid for sid in index.by_start.get(text[:PROBE_CHARS], ()) if sid != session.id]
     if of is not None:  # of one that was forgotten only the side calls may be left
-        others = [sid for sid in others if sid not in known.sessions or not is_other_person(known.sessions[sid], of)]
-    return not any(text in known.said.get(sid, ()) or text in known.lines.get(sid, ()) for sid in others)
+        others = [sid for sid in others if sid not in index.sessions or not is_other_person(index.sessions[sid], of)]
+    return not any(text in index.said.get(sid, ()) or text in index.lines.get(sid, ()) for sid in others)
 
 
-def _quotes_lines(known: Known, session: Session, whole: Haystack, *, named: bool) -> bool:
+def _quotes_lines(index: SessionIndex, session: Session, whole: Haystack, *, named: bool) -> bool:
     """Does a text hold a line of the session's user, and an answer that no other session got, long enough together?
 
     If the session has more than one turn, one long line is enough that no other session has: clients sum up old lines
     one by one.
     """
-    lines = _found(known.lines.get(session.id, ()), whole)
+    lines = _found(index.lines.get(session.id, ()), whole)
     longest = max(map(len, lines), default=0)
     long = (line for line in lines if len(line) >= _QUOTE_CHARS and session.turn > 1)
-    told = (text for text, who in known.said.get(session.id, {}).items() if lines and who == "assistant")
+    told = (text for text, who in index.said.get(session.id, {}).items() if lines and who == "assistant")
     answers = (text for text in _found(told, whole) if longest + len(text) >= _QUOTE_CHARS)
-    return any(named or is_own(known, session, each) for each in chain(long, answers))
+    return any(named or is_own(index, session, each) for each in chain(long, answers))
 
 
 def _found(texts: Iterable[str], whole: Haystack) -> list[str]:
@@ -90,12 +92,12 @@ def _is_dressed_as_turn(said: Mapping[str, str], text: str, told: Sequence[str])
     )
 
 
-def _begins_like_side_call(known: Known, session: Session, text: str) -> bool:
+def _begins_like_side_call(index: SessionIndex, session: Session, text: str) -> bool:
     """Does a text begin like the session's last side call, and unlike its user's texts?"""
-    side = side_of(known, session)
+    side = side_of(index, session)
     texts = [plain(e.message.text) for e in side.head if e.message.role == "user"] if side else []
     shared = max((shared_front(each, text) for each in texts), default=0)
-    said = known.said.get(session.id, {})
+    said = index.said.get(session.id, {})
     return shared >= SUMMARY_CHARS and all(
         shared_front(each, text) < shared for each, who in said.items() if who == "user"
     )
