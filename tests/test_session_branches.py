@@ -477,3 +477,18 @@ def test_a_question_that_was_replaced_beside_a_text_that_stays_is_abandoned(firs
     told = {f.key: f.message.text for f in chat.lab.kept[step.session.id].filed}
     assert any("4711" in told[key] for key in step.session.abandoned), step.verdict
     assert any("When do you open?" in f.message.text for f in step.filed)
+
+
+def test_a_window_goes_on_though_the_times_in_it_move_and_its_answers_come_without_their_thoughts():
+    lab, sessions, said = Lab(), [], [("Go on.", answer) for _, answer in turns("amber", 10)]
+    for n, (_, answer) in enumerate(said):
+        shown, now = (
+            said[0 if n < 7 else 5 : n + 1],
+            [],
+        )  # of the first seven all was shown, then the last two, and more
+        for ago, (asked, answered) in zip(range(len(shown), 0, -1), shown, strict=True):
+            now += [user(f"[{ago} minutes ago] {asked}"), assistant(answered)]
+        step = Chat(lab).send(now[:-1])
+        lab.answer(step, assistant(f"<think>\nWhat did they say of it?\n</think>\n\n{answer}"))
+        sessions.append(step.session.id)
+    assert len(set(sessions)) == 1

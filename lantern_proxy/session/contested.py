@@ -27,6 +27,7 @@ from lantern_proxy.session.index import (
 from lantern_proxy.session.overlap import (
     STANDS,
     end_of_shown,
+    ends_in_exchange,
     fit_of,
     in_common,
     is_end,
@@ -165,7 +166,7 @@ def _goes_on_from_before(index: SessionIndex, session: Session, request: Request
     shown, _ = shown_and_asked(request)
     states = _before_asides(session)
     least = 1 if shown and is_ones_own(index, session, shown[-1]) else min(_EXCHANGE, len(shown))
-    if not shown or any(shared_end(state, shown) >= least for state in states):
+    if not shown or any(shared_end(state, shown) >= least or ends_in_exchange(state, shown) for state in states):
         return False
     if not any(e.produced for e in session.head) or not _is_more_held(session, states, request):
         return False  # nothing was answered since, or nothing else was said

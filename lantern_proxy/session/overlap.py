@@ -3,13 +3,16 @@
 Some clients show everything that was said, others a window of it, after a summary or with documents in between.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, starmap, takewhile
 
+from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.history.presentation import was_asked_with
-from lantern_proxy.history.record import Entry, Session, before_answer
+from lantern_proxy.history.record import Entry, Session, before_answer, shown_prints
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
+_STAMP = re.compile(rf"\A{STAMP}")
 STANDS, ENDS = 1, 2
 """How what a request shows fits a session: it stands somewhere in its head, or at its end. 0: neither."""
 
@@ -110,6 +113,28 @@ def shared_end(session: Session, shown: Sequence[Message]) -> int:
         return sum(takewhile(bool, starmap(is_same, both)))
 
     return max(run(said_in(reversed(session.head))), run(_without_documents(said_in(reversed(session.head)))))
+
+
+def ends_in_exchange(session: Session, shown: Sequence[Message]) -> bool:
+    """Do a session's head and `shown` end in the same question and answer? Some clients leave out an answer's thoughts,
+    and some write another time in front of the question with every request."""
+    both = [*zip(said_in(reversed(session.head)), reversed(shown), strict=False)][:2]
+    if len(both) < 2 or not is_shown_in(*both[0]):
+        return False
+    asked, now = both[1]
+    return asked.role == now.role == "user" and _without_time(asked) == _without_time(now)
+
+
+def is_shown_in(answer: Message, message: Message) -> bool:
+    """Does a message show an answer, perhaps without the thoughts in front of it?"""
+    if message.role != "assistant":
+        return False
+    without = {print for i in answer.items for print in shown_prints(i)}
+    return message.print == answer.print or any(i.print in without for i in message.items)
+
+
+def _without_time(message: Message) -> str:
+    return _STAMP.sub("", plain(message.text), count=1)
 
 
 def _without_documents(back: Iterator[Message]) -> Iterator[Message]:

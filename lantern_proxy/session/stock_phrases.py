@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 
 from lantern_proxy.history.presentation import strings_of, was_asked_with
-from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, shown_prints, spoken
+from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.index import (
@@ -18,7 +18,7 @@ from lantern_proxy.session.index import (
     numbers_of,
     receivers_of,
 )
-from lantern_proxy.session.overlap import end_of_shown, prints_of, said_of, shown_and_asked
+from lantern_proxy.session.overlap import end_of_shown, is_shown_in, prints_of, said_of, shown_and_asked
 from lantern_proxy.session.request_text import is_user_message
 from lantern_proxy.session.transcript_use import is_own
 from lantern_proxy.turn import Item, Message, Request, plain
@@ -51,7 +51,7 @@ def shares_only_stock_phrases(index: SessionIndex, session: Session, request: Re
     last = last_answer(session)
     said, passed = index.said.get(session.id, {}), _passed_last(index, session)
     for at, m in enumerate(shown):
-        if _is_shown_in(last, m) and not (at and _is_to_another(index, session, _question_of(shown[:at]), m)):
+        if last and is_shown_in(last, m) and not (at and _is_to_another(index, session, _question_of(shown[:at]), m)):
             return False
         text = plain(m.text)
         is_made = said.get(text) == "side" and is_said_once(index, text)
@@ -83,14 +83,6 @@ def _is_said_here(index: SessionIndex, session: Session, message: Message) -> bo
         )
 
     return any(i.kind != "text" or is_ones(i) for i in message.items)
-
-
-def _is_shown_in(answer: Message | None, message: Message) -> bool:
-    """Does a message show an answer, perhaps without the thoughts in front of it?"""
-    if answer is None or message.role != "assistant":
-        return False
-    without = {print for i in answer.items for print in shown_prints(i)}
-    return message.print == answer.print or any(i.print in without for i in message.items)
 
 
 def _passed_last(index: SessionIndex, session: Session) -> list[str]:
