@@ -18,7 +18,7 @@ from lantern_proxy.history.agent_steps import steps_as_messages
 from lantern_proxy.history.branches import before_form, on_branch, with_answered_branch, with_branch, without_aside
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.prefill import with_prefilled_answer
-from lantern_proxy.history.record import Names, Said, Session, answers_of
+from lantern_proxy.history.record import Said, Session, answers_of
 from lantern_proxy.history.summaries import side_summaries
 from lantern_proxy.history.transcript import transcript_as_messages, with_last_line_apart
 from lantern_proxy.session import Link, SessionIndex, link, remember
@@ -78,20 +78,13 @@ def _main(index: SessionIndex, request: Request, found: Link, now: float, new_id
     if found.family and not session.family:
         session = replace(session, family=found.family)
     if verdict.is_loss:
-        session = replace(session, lost=True, before=_lost_from(session))
+        session = replace(session, lost=True, before=answers_of(session.head))
     after, filed = advance(session, lines, kept, now=now, abandoned=verdict.abandoned)
     after = replace(after, before_form=before_form(base, request))
     if verdict.event == "branch" or (verdict.is_loss and verdict.abandoned):
         after = with_branch(after, base)
     verdict = replace(verdict, event=beside.event)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
-
-
-def _lost_from(session: Session) -> tuple[Names, ...]:
-    """The answers that were in the session's head before a loss. Where none came since the last loss (its request
-    failed, and the client compacted again), those before that one."""
-    shown = answers_of(session.head)
-    return session.before if not session.answered and {*shown} <= {*session.before} else shown
 
 
 class Compared(NamedTuple):

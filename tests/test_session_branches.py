@@ -299,28 +299,6 @@ def test_of_two_windows_each_goes_on_behind_its_answer_without_the_thoughts_thou
     assert events == ["turn", "branch", "turn", "branch", "branch"], step.link.why
 
 
-def test_who_compacts_again_after_a_failure_shows_all_of_it_first_and_is_on_no_branch_of_before():
-    chat = Chat(Lab(), named="one")
-    for said, answer in turns("amber", 3):
-        chat.turn(said, answer)
-    before = [*chat.history]
-    for n in range(2):
-        chat.turn("Weiter.", f"Teil {n} der Geschichte.")
-    chat.history = before
-    chat.compact(lambda c, s, q: (c.system, [user(f"{s}\n\n{q}")]), summary_of("amber", 6), "Next?", "The mill is.")
-    for said, answer in turns("zephyr", 4):
-        chat.turn(said, answer)
-    chat.history = [assistant(f"{m['content'][:30]}…") if m["role"] == "assistant" else m for m in chat.history]
-    chat.turn("Weiter.", "And so on, at the mill.")
-    whole = [*chat.history]
-    chat.summarise("instruction at the end", summary_of("zephyr", 8))
-    chat.lab.fail(chat.send([user(f"{summary_of('zephyr', 8)}\n\nAnd now?")]))
-    chat.history = whole
-    step = chat.turn("Weiter.", "So it goes.")
-    assert (step.event, step.session.id) == ("branch", chat.session), step.link.why
-    assert left(chat, "of zephyr") == []
-
-
 def windowed(lab: Lab, word: str, count: int, *, last: int) -> Chat:
     """A chat that shows only its last messages."""
     chat = Chat(lab)

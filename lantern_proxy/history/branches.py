@@ -15,17 +15,7 @@ from msgspec.structs import replace
 
 from lantern_proxy.history.forms import form_among, form_of, has_form
 from lantern_proxy.history.presentation import was_asked_with
-from lantern_proxy.history.record import (
-    Entry,
-    Session,
-    chain_of,
-    chains,
-    goes_on,
-    items_of,
-    place_key,
-    shown_prints,
-    spoken,
-)
+from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, items_of, place_key, shown_prints, spoken
 from lantern_proxy.turn import Request, plain
 
 _CERTAIN = 2
@@ -135,21 +125,13 @@ def on_branch(session: Session, request: Request) -> Session:
         is_told = any(was_asked_with(text, told) for text in texts)
         return sum(role == "assistant" for role in held.values()), len(held) + is_told
 
-    best = max(_forks_at_place(session, request), key=shown, default=session)
+    best = max(session.forks, key=shown)
     if shown(best) <= shown(session):
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
     forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
     return replace(_gone_back(session, best, left), asides=session.asides, forks=forks)
-
-
-def _forks_at_place(session: Session, request: Request) -> Sequence[Session]:
-    """The branches that may have come as far as the request shows history, message by message: those that were left
-    after its last known place was reached. All if no place in it is known."""
-    places = map(place_key, reversed(chains(request.messages)))
-    furthest = next((key for key in places if key in session.keys), None)
-    return [each for each in session.forks if furthest is None or furthest in each.keys]
 
 
 def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:
