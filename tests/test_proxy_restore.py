@@ -699,7 +699,7 @@ class Thread:
         self.said: list[dict] = []
         self.last = ""
 
-    def respond(self, text: str) -> dict[str, str]:
+    def say(self, text: str) -> dict[str, str]:
         self.said.append({"role": "user", "content": text})
         return self.send()
 
