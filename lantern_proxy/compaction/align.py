@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -129,7 +129,9 @@ def align(
               continues exactly like the head
     """
     both = _Both(old, new, answer, pending)
-    pairs = _exact(old, new, pending if finished else len(new))
+    waiting = {s.item.print for s in takewhile(lambda s: s.item.role == "user", reversed(new))}
+    is_repeated = finished and waiting <= {s.item.print for s in old}  # else it may be a note behind a question
+    pairs = _exact(old, new, pending if is_repeated else len(new))
     pairs += [pair for gap in _gaps(pairs, old, new) for pair in both.alike_in(*gap)]
     pairs.sort()
     intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))

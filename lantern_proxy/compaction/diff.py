@@ -135,6 +135,8 @@ class Diff:
         is_behind = self.pending > 0 and (last, self.pending - 1) in self.pairs
         if not is_behind or self.old[last].item.role != "assistant" or self.old[last].item.kind != "text":
             return ()
+        if any(seat.item.print == self.old[last].item.print for seat in self.old[last + 1 :]):
+            return ()  # said again since: it may be the last one that is shown
         since = {self.session.head[seat.at].key for seat in self.old[last + 1 :]}
         return tuple(key for key in self.gone_keys if key in since)
 
