@@ -221,13 +221,19 @@ def test_where_there_are_vectors_the_table_is_not_asked(archive, kind, tau):  # 
     assert ["alike" in signals for signals in found] == [True, False]
 
 
-def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(archive, monkeypatch):  # noqa: F811
-    passages, split = opened(archive).passages, list[str]()
+def counted():
+    """(a function that splits texts into pieces, the list of texts that it has split)"""
+    split: list[str] = []
 
     def pieces(text: str) -> bytes:
         split.append(text)
         return small().pieces(text)
 
+    return pieces, split
+
+
+def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(archive, monkeypatch):  # noqa: F811
+    passages, (pieces, split) = opened(archive).passages, counted()
     passages.pieces(np.array([0, 1]), pieces)
     passages.pieces(np.array([1, 0]), pieces)
     assert len(split) == 2
@@ -241,12 +247,7 @@ def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(arc
 
 
 def test_parts_are_kept_until_the_passage_changes(archive):  # noqa: F811
-    passages, split = opened(archive).passages, list[str]()
-
-    def pieces(text: str) -> bytes:
-        split.append(text)
-        return small().pieces(text)
-
+    passages, (pieces, split) = opened(archive).passages, counted()
     passages.parts(np.array([0, 1]), pieces)
     passages.parts(np.array([1, 0]), pieces)
     assert len(split) == 4

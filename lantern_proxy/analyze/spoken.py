@@ -40,6 +40,7 @@ _TIME = r"(?:\d:\d\d|\d{4}-\d\d|\d/\d|\b(?:seconds?|minutes?|hours?|days?|weeks?
 STAMP = rf"[\[(](?=[^\[\]()\n]{{0,64}}\d)[^\[\]()\n]{{0,64}}{_TIME}[^\[\]()\n]{{0,20}}[\])]:?[ \t]+(?=\S)"
 """A time in brackets, in front of a message: "[5 minutes ago] "."""
 _STAMP, _STAMP_CHARS = re.compile(rf"\s*{STAMP}"), 64
+_STAMP_FIRST = re.compile(rf"\A{STAMP}")
 
 Voice = Literal["user", "client", "tool"]
 Span = tuple[int, int, Voice]
@@ -62,6 +63,11 @@ def spoken(text: str) -> str:
     words = words[below:] if has_words(words[below:]) else words
     stamp = _STAMP.match(words[:_STAMP_CHARS])
     return words[stamp.end() :] if stamp else words
+
+
+def without_stamp(text: str) -> str:
+    """A message without the time in brackets that a client writes in front of it."""
+    return _STAMP_FIRST.sub("", text, count=1)
 
 
 def _fields(text: str) -> list[str]:

@@ -31,7 +31,7 @@ from lantern_proxy.archive.file import (
     refuse_newer,
     secret_of,
 )
-from lantern_proxy.archive.pages import Pages, Table
+from lantern_proxy.archive.pages import Pages, Table, has_rowid
 from lantern_proxy.archive.raw import is_plain
 from lantern_proxy.migrations.archive import migrations
 
@@ -48,11 +48,9 @@ _TABLES = (
     "forgotten", "uncut",
 )  # fmt: skip
 """Tables that cannot be derived from others, referenced ones first. Indexes are rebuilt."""
-
-
-_KEY = "if it is encrypted check its key (archive.key_env or key_file, or --archive-key-env), else "
 _FIRST_TABLES = _TABLES[:9]
 """Tables that every archive has, from the first step of its schema on."""
+_KEY = "if it is encrypted check its key (archive.key_env or key_file, or --archive-key-env), else "
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +256,7 @@ def _salvage(source: Database, copy: Database, table: str, progress: Progress) -
         listed = ", ".join(f"CAST({name} AS BLOB)" if type_ == "TEXT" else name for name, type_ in columns.items())
         # the damaged archive's secret replaces the new one's: tenants are named under it
         into = _insert_statement(table, columns, "REPLACE" if table == "settings" else "IGNORE")
-        reads = _by_rowid(source, table, listed) if _has_rowid(copy, table) else _until_fault(source, table, listed)
+        reads = _by_rowid(source, table, listed) if has_rowid(copy, table) else _until_fault(source, table, listed)
         copy.execute("BEGIN")
         for row in reads:
             if row is None:
@@ -294,11 +292,6 @@ def _shared_columns(source: Database, copy: Database, table: str) -> dict[str, s
     except sqlite_faults():
         return {}
     return {column: type_ for column, type_ in wanted.items() if column in held}
-
-
-def _has_rowid(copy: Database, table: str) -> bool:
-    sql = copy.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()[0]
-    return "WITHOUT ROWID" not in sql.upper()
 
 
 def _by_rowid(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:

@@ -27,6 +27,11 @@ _MOST_BYTES = 1 << 30
 _FRAME, _LOG_HEAD = 24, 32
 
 
+def has_rowid(db: Database, table: str) -> bool:
+    (sql,) = db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    return "WITHOUT ROWID" not in sql.upper()
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """The form in which a table's rows are stored."""
@@ -43,20 +48,19 @@ class Table:
     @classmethod
     def of(cls, db: Database, name: str) -> "Table":
         """The table of that name in `db`."""
-        (sql,) = db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
-        has_rowid = "WITHOUT ROWID" not in sql.upper()
+        rowid = has_rowid(db, name)
         # (place, name, type, NOT NULL, default, place in the key)
         found = db.execute(f"PRAGMA table_info({name})").fetchall()
-        if not has_rowid:  # the key is stored first, in whatever order the columns are declared
+        if not rowid:  # the key is stored first, in whatever order the columns are declared
             found.sort(key=lambda column: (column[5] == 0, column[5] or column[0]))
         types = [column[2] for column in found]
         key = [at for at, column in enumerate(found) if column[5]]
-        if has_rowid and [types[at] for at in key] == ["INTEGER"]:
+        if rowid and [types[at] for at in key] == ["INTEGER"]:
             types[key[0]] = "ROWID"
         needed = [at for at, column in enumerate(found) if column[4] is None and (column[3] or column[5])]
         return cls(
             name, tuple(column[1] for column in found), tuple(types), tuple(not column[3] for column in found),
-            max(needed) + 1, has_rowid,
+            max(needed) + 1, rowid,
         )  # fmt: skip
 
     def fits(self, serials: Sequence[int]) -> bool:

@@ -63,10 +63,11 @@ def forget(
 
     config = settings.load()
     rule = ForgetRule(session=session, project=project, match=match)
+    is_named = any(each is not None for each in (session, project, match, tenant))
     if verify is not None:
         genuine = _verify(settings, verify)
-        sys.exit(0 if _is_gone(settings, rule, tenant) and genuine else 1)
-    if session is None and project is None and match is None and tenant is None:
+        sys.exit(0 if (not is_named or _is_gone(settings, rule, tenant)) and genuine else 1)
+    if not is_named:
         raise click.UsageError("forget needs --session, --project, --match or --tenant")
     copies = [_inspect_copy(config, each, rule, tenant) for each in backups(config)]
     holding = [copy for copy in copies if copy.may_hold]
@@ -210,9 +211,7 @@ def backups(config: "Config") -> Iterator[Path]:
 
 
 def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool:
-    """True if nothing is left of what is named along with --verify, or if nothing is named."""
-    if (rule.session, rule.project, rule.match, tenant) == (None, None, None, None):
-        return True
+    """Is nothing left of what is named along with --verify?"""
     with settings.open() as archive:
         remaining = _would_remove(archive, rule, tenant)
         for receipt in remaining:

@@ -129,9 +129,7 @@ def align(
               continues exactly like the head
     """
     both = _Both(old, new, answer, pending)
-    waiting = {s.item.print for s in takewhile(lambda s: s.item.role == "user", reversed(new))}
-    is_repeated = finished and waiting <= {s.item.print for s in old}  # else it may be a note behind a question
-    pairs = _exact(old, new, pending if is_repeated else len(new))
+    pairs = _exact(old, new, pending if finished else len(new))
     pairs += [pair for gap in _gaps(pairs, old, new) for pair in both.alike_in(*gap)]
     pairs.sort()
     intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))
@@ -153,7 +151,8 @@ def _first_model(old: Sequence[Seat], a: int) -> int:
 
 
 def _exact(old: Sequence[Seat], new: Sequence[Seat], end: int) -> Pairs:
-    """Pairs of equal items. From `end` on, where an equal text is a new one, only in its place."""
+    """Pairs of equal items. From `end` on, where an equal text is a new one, only in its place; anywhere if a text that
+    was never said waits with it, since it may be a note behind that question."""
     a_prints, b_prints = [s.item.print for s in old], [s.item.print for s in new]
     start = 0
     while start < min(len(old), len(new)) and a_prints[start] == b_prints[start]:
@@ -161,6 +160,8 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat], end: int) -> Pairs:
     pairs = [(i, i) for i in range(start)]
     if start == len(old) or start == len(new):
         return pairs
+    waiting = {s.item.print for s in takewhile(lambda s: s.item.role == "user", reversed(new))}
+    end = end if waiting.issubset(a_prints) else len(new)
     found = [(start + a, start + b) for a, b in _matches(a_prints[start:], b_prints[start : max(start, end)])]
     in_place = [(i, i) for i in range(start, min(len(old), len(new))) if _says_the_same(old[i].item, new[i].item)]
     is_in_place = sum(i < end for i, _ in in_place) >= len(found)

@@ -5,7 +5,7 @@ A text may have lost or gained an end, a note or a time, been tidied up, or have
 
 import re
 
-from lantern_proxy.analyze.spoken import STAMP
+from lantern_proxy.analyze.spoken import without_stamp
 from lantern_proxy.history.text import mostly_equal, shared_ends, shared_front
 from lantern_proxy.turn import Item, plain
 from lantern_proxy.turn_memo import Memo
@@ -18,7 +18,7 @@ MARK_CHARS, _MIN_ALIKE = 8, 8
 equal."""
 _CONDENSED_WORDS, _CONDENSED_SHARE = 3, 0.25
 """Least words, and share of its words, that a text of which words were left out has kept."""
-_NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
+_NO_WORD = re.compile(r"\W+")
 _CLOSED, _CLOSED_CHARS = re.compile(r"(?:\s*</[\w:.-]+>)+\Z"), 200
 _NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
 
@@ -29,11 +29,7 @@ def _words(text: str) -> str:
     return "".join(_NO_WORD.split(text))
 
 
-def _without_stamp(text: str) -> str:
-    return _STAMP.sub("", text, count=1)
-
-
-_behind_stamp = Memo(_without_stamp, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
+_behind_stamp = Memo(without_stamp, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 """A text without what stands between its words. Cached, as in history/presentation.py."""
 

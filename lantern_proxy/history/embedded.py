@@ -103,14 +103,14 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
 
 
 def _asks(text: str, asked: str) -> bool:
-    """Does `text` end in the last line of what was `asked`, with names around it, and did its client write more around
-    that when it was asked?"""
+    """Does `text` end in the last line of `asked`, apart from names, and had the client added more text around that
+    line when it was asked?"""
     said = next((line for line in map(unnamed, reversed(text.splitlines())) if line), "")
     return bool(said) and said in asked and len(asked) - len(said) >= _LEAST_AROUND
 
 
 def unnamed(line: str) -> str:
-    """A line without the name of who speaks; empty when it is no more than that."""
+    """A line without the speaker's name; empty if nothing else is left."""
     bare = _TAG.sub("", line)
     named = SPEAKER.match(bare)
     return "" if bare.startswith("#") else (bare[named.end() :] if named else bare).strip()

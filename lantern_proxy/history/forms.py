@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lantern_proxy.history.record import Form, Session
 from lantern_proxy.history.shared_prefix import remember_last
-from lantern_proxy.history.summaries import MARKER_CHARS, SUMMED_UP
+from lantern_proxy.history.summaries import is_called_summary
 from lantern_proxy.history.text import breadth, mostly_equal, same_system, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
@@ -120,5 +120,4 @@ def base_of(session: Session, request: Request) -> str:
 def _dated(base: str, now: str) -> str:
     """The beginning of the prompt `now` that is `base` but for a time in it, if a summary follows; else all of it."""
     front, behind = now[: len(base)], now[len(base) :]
-    is_dated = bool(base) and mostly_equal(base, front) and SUMMED_UP.search(behind[:MARKER_CHARS])
-    return front if is_dated else now
+    return front if base and mostly_equal(base, front) and is_called_summary(behind) else now

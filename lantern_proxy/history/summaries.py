@@ -41,6 +41,11 @@ def is_marked(text: str) -> bool:
     return MARKER.search(text[:MARKER_CHARS]) is not None
 
 
+def is_called_summary(text: str) -> bool:
+    """Does a text open with words of a summary, in any of the languages of SUMMED_UP?"""
+    return SUMMED_UP.search(text[:MARKER_CHARS]) is not None
+
+
 def has_marker(request: Request) -> bool:
     """Does such a text stand among the first eight messages?"""
     return any(is_marked(m.text) for m in request.messages[:8])

@@ -23,6 +23,7 @@ from lantern_proxy.session.index import (
     is_ones_own,
     main_of,
     numbers_of,
+    sessions_at,
 )
 from lantern_proxy.session.overlap import shown_and_asked
 from lantern_proxy.session.rivals import (
@@ -142,9 +143,8 @@ def sole_session_asked(index: SessionIndex, request: Request) -> Session | None:
 def _was_asked_elsewhere(index: SessionIndex, request: Request, at: int, session: Session) -> bool:
     """Was another session ever asked the same at this place, and has it moved on? Its user may have gone back there,
     with other words for what followed, or to get another answer."""
-    key = place_key(chains(request.messages)[at])
-    others = (s for s in index.sessions.values() if s.id != session.id and not s.side)
-    return any(key in s.keys for s in others)
+    place = place_key(chains(request.messages)[at])
+    return any(s.id != session.id for s in sessions_at(index, place))
 
 
 def _last_asked(request: Request) -> int | None:

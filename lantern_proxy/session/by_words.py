@@ -9,7 +9,7 @@ from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP, has_marker, side_summaries
+from lantern_proxy.history.summaries import SUMMARY_CHARS, has_marker, is_called_summary, is_marked, side_summaries
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
 from lantern_proxy.session.index import (
     CANDIDATES,
@@ -69,7 +69,7 @@ def begins_anew(index: SessionIndex, sessions: Sequence[Session], request: Reque
     itself a summary, hold anything said in them, or name the same things."""
     said = spoken(request.messages)
     text = plain(said[0].text) if len(said) == 1 and said[0].role == "user" else ""
-    if not text or request.delta or SUMMED_UP.search(text[:MARKER_CHARS]):
+    if not text or request.delta or is_called_summary(text):
         return False
     whole = haystack_of(text)
     if any(len(told) >= SUMMARY_CHARS and told in whole for s in sessions for told in index.said.get(s.id, ())):
@@ -169,7 +169,7 @@ def _added(index: SessionIndex, system: str) -> str:
     behind = [o for o in others if system.startswith(o)]
     behind += [o for o in islice(others, CANDIDATES) if mostly_equal(o, system[: len(o)])]
     added = system[len(max(behind, key=len, default=system)) :]
-    return added if SUMMED_UP.search(added[:MARKER_CHARS]) else ""
+    return added if is_called_summary(added) else ""
 
 
 def _is_preamble(index: SessionIndex, session: Session, request: Request, claimed: str) -> bool:
@@ -181,11 +181,11 @@ def _is_preamble(index: SessionIndex, session: Session, request: Request, claime
     """
     begins = claimed[:PROBE_CHARS]
     front = max((shared_front(claimed, text) for text in index.said.get(session.id, ())), default=0)
-    if not session.lost and front >= PROBE_CHARS and not MARKER.search(claimed[front : front + MARKER_CHARS]):
+    if not session.lost and front >= PROBE_CHARS and not is_marked(claimed[front:]):
         return True
-    if index.by_start.get(begins, set()) - {session.id} and not SUMMED_UP.search(claimed[:MARKER_CHARS]):
+    if index.by_start.get(begins, set()) - {session.id} and not is_called_summary(claimed):
         return True
-    return len(texts_of(request)) in range(2, len(session.opening) + 1) and not MARKER.search(claimed[:MARKER_CHARS])
+    return len(texts_of(request)) in range(2, len(session.opening) + 1) and not is_marked(claimed)
 
 
 def _is_quoted(index: SessionIndex, text: str) -> bool:

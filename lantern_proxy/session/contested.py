@@ -23,6 +23,8 @@ from lantern_proxy.session.index import (
     is_said_once,
     numbers_of,
     receivers_of,
+    sessions_at,
+    telling_texts,
 )
 from lantern_proxy.session.overlap import (
     STANDS,
@@ -81,8 +83,7 @@ def calls_lead_elsewhere(index: SessionIndex, session: Session, request: Request
 def _is_said_elsewhere(index: SessionIndex, session: Session, message: Message) -> bool:
     """Does a message hold a text of more than a word or two that only one other conversation said or heard?"""
     said = index.said.get(session.id, {})
-    texts = (plain(i.text) for i in message.items if i.kind == "text")
-    return any(breadth(t) >= PROBE_CHARS and t not in said and is_said_once(index, t) for t in texts)
+    return any(text not in said and is_said_once(index, text) for text in telling_texts(message))
 
 
 def went_on_elsewhere(index: SessionIndex, session: Session, request: Request) -> list[Session]:
@@ -193,10 +194,9 @@ def _is_anothers_beginning(index: SessionIndex, session: Session, request: Reque
     """Did another conversation, but not this one, begin with everything that the request shows up to message `end`? Its
     user may be back there, or a program may open all its conversations that way."""
     begun = place_key(chains(request.messages)[end])
-    others = (
-        s for s in index.sessions.values() if s.api == request.api and not s.side and not is_other_person(s, request)
-    )
-    return begun not in session.keys and any(begun in s.keys for s in others)
+    if begun in session.keys:
+        return False
+    return any(s.api == request.api and not is_other_person(s, request) for s in sessions_at(index, begun))
 
 
 def _is_anothers_key(index: SessionIndex, session: Session, request: Request, weak: Collection[str]) -> bool:

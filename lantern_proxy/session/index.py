@@ -1,7 +1,7 @@
 """The sessions of one tenant in memory, and the indexes by which they are found. indexing.py fills them."""
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -92,11 +92,22 @@ def is_said_once(index: SessionIndex, text: str) -> bool:
     return sum(islice((1 for said in index.said.values() if text in said), 2)) == 1
 
 
+def sessions_at(index: SessionIndex, place: str) -> Iterator[Session]:
+    """The conversations that came to a place, message by message, wherever they are now. place: as place_key() gives
+    it"""
+    return (s for s in index.sessions.values() if place in s.keys and not s.side)
+
+
+def telling_texts(message: Message) -> Iterator[str]:
+    """The texts of a message that are more than a word or two."""
+    texts = (plain(i.text) for i in message.items if i.kind == "text")
+    return (text for text in texts if breadth(text) >= PROBE_CHARS)
+
+
 def is_ones_own(index: SessionIndex, session: Session, message: Message) -> bool:
     """Does a message hold a text of more than a word or two that was said only in this session?"""
     said = index.said.get(session.id, {})
-    texts = [plain(i.text) for i in message.items if i.kind == "text"]
-    return any(breadth(t) >= PROBE_CHARS and t in said and is_said_once(index, t) for t in texts)
+    return any(text in said and is_said_once(index, text) for text in telling_texts(message))
 
 
 def ids_named(index: SessionIndex, id: str) -> list[str]:

@@ -3,16 +3,14 @@
 Some clients show everything that was said, others a window of it, after a summary or with documents in between.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, starmap, takewhile
 
-from lantern_proxy.analyze.spoken import STAMP
+from lantern_proxy.analyze.spoken import without_stamp
 from lantern_proxy.history.presentation import was_asked_with
 from lantern_proxy.history.record import Entry, Session, before_answer, shown_prints
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
-_STAMP = re.compile(rf"\A{STAMP}")
 STANDS, ENDS = 1, 2
 """How what a request shows fits a session: it stands somewhere in its head, or at its end. 0: neither."""
 
@@ -122,7 +120,7 @@ def ends_in_exchange(session: Session, shown: Sequence[Message]) -> bool:
     if len(both) < 2 or not is_shown_in(*both[0]):
         return False
     asked, now = both[1]
-    return asked.role == now.role == "user" and _without_time(asked) == _without_time(now)
+    return asked.role == now.role == "user" and without_stamp(plain(asked.text)) == without_stamp(plain(now.text))
 
 
 def is_shown_in(answer: Message, message: Message) -> bool:
@@ -131,10 +129,6 @@ def is_shown_in(answer: Message, message: Message) -> bool:
         return False
     without = {print for i in answer.items for print in shown_prints(i)}
     return message.print == answer.print or any(i.print in without for i in message.items)
-
-
-def _without_time(message: Message) -> str:
-    return _STAMP.sub("", plain(message.text), count=1)
 
 
 def _without_documents(back: Iterator[Message]) -> Iterator[Message]:

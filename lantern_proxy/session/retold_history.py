@@ -1,16 +1,15 @@
 """A history retold in other words, or as one text, by a client that continues the session."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from lantern_proxy import analyze
-from lantern_proxy.analyze.spoken import STAMP
+from lantern_proxy.analyze.spoken import without_stamp
 from lantern_proxy.history.forms import has_form, shows_system_of
 from lantern_proxy.history.presentation import shown_as, strings_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
-from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP
+from lantern_proxy.history.summaries import SUMMARY_CHARS, is_called_summary
 from lantern_proxy.history.text import terms
 from lantern_proxy.session.index import PROBE_CHARS
 from lantern_proxy.session.instructions import asks_for_summary, asks_for_title
@@ -18,7 +17,6 @@ from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.request_text import is_user_message, readable_texts_of, shows_beginning, untagged
 from lantern_proxy.turn import Message, Request, plain
 
-_STAMP = re.compile(rf"\A{STAMP}")
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Least number of user texts that an answer must retell, and how much of each counts."""
 _HEADING_WORDS = 2
@@ -92,14 +90,14 @@ def _opens(said: Mapping[str, str], session: Session, text: str, told: Sequence[
     """Does the retold text open `text`? Only a time, tags, a heading, words around a summary, an earlier text, or the
     beginning of the session's first text may precede it, since some clients put their orders in front of the first
     text."""
-    return any(_is_opening(said, session, each, told) for each in (text, _STAMP.sub("", text, count=1)))
+    return any(_is_opening(said, session, each, told) for each in (text, without_stamp(text)))
 
 
 def _is_opening(said: Mapping[str, str], session: Session, text: str, told: Sequence[str]) -> bool:
     front = text[: min((at for each in told if (at := text.find(each)) >= 0), default=0)]
     bare = untagged(front)
     begun = bool(front) and any(plain(m.text).startswith(front) for m in spoken(shown(session))[:1])
-    is_heading = len(bare.split()) <= _HEADING_WORDS or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
+    is_heading = len(bare.split()) <= _HEADING_WORDS or is_called_summary(front)
     return bare in said or begun or is_heading
 
 

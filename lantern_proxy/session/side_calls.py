@@ -183,8 +183,7 @@ def _is_of_last_side_call(index: SessionIndex, session: Session, system: str) ->
     """Is a system prompt, word for word, that of the session's last side call? What that asked for is asked for again,
     though the prompt may hold an earlier summary, too."""
     side = side_of(index, session)
-    before = (e.message for e in side.head if e.message.role in SYSTEM) if side else ()
-    return bool(system) and system == "\n".join([plain(m.text) for m in before])
+    return side is not None and bool(system) and side.system == system
 
 
 def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:

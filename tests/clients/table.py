@@ -72,6 +72,15 @@ _GOOGLE_ADK = ("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0")
 _SWARM = ("langgraph-swarm==0.1.0", "langmem==0.0.30", "langchain-openai==1.7.4", "langgraph==1.2.24")
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
+
+def _history(name: str, losses: frozenset[str], compactions: int) -> Client:
+    """A library that shortens a list of messages, in the chat of history_chat.py."""
+    return Client(
+        name=name, family=name, protocol="chat", losses=losses, compactions=compactions, tools=False, package=name,
+        shares="history", pip=_HISTORY, drive=program("history_chat.py", name),
+    )  # fmt: skip
+
+
 CLIENTS = (
     library("openai-python", "OpenAI SDK", "openai==", program("openai_python.py"), COMPACTED),
     library(
@@ -793,36 +802,16 @@ CLIENTS = (
         name="magma", family="Magma", protocol="chat", losses=WINDOW, compactions=3, tools=False,
         npm=("@pompeii-labs/magma@1.8.3",), drive=program("magma_agent.mjs"),
     ),
-    Client(
-        name="chatcram", family="chatcram", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
-        package="chatcram", shares="history", pip=_HISTORY, drive=program("history_chat.py", "chatcram"),
-    ),
-    Client(
-        name="langstate", family="langstate", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
-        package="langstate", shares="history", pip=_HISTORY, drive=program("history_chat.py", "langstate"),
-    ),
-    Client(
-        name="contexttrim", family="contexttrim", protocol="chat", losses=WINDOW, compactions=3, tools=False,
-        package="contexttrim", shares="history", pip=_HISTORY, drive=program("history_chat.py", "contexttrim"),
-    ),
-    Client(
-        name="roleplay-slim", family="roleplay-slim", protocol="chat", losses=CLEARED, compactions=2, tools=False,
-        package="roleplay-slim", shares="history", pip=_HISTORY, drive=program("history_chat.py", "roleplay-slim"),
-    ),
+    _history("chatcram", COMPACTED, compactions=2),
+    _history("langstate", COMPACTED, compactions=2),
+    _history("contexttrim", WINDOW, compactions=3),
+    _history("roleplay-slim", CLEARED, compactions=2),
     Client(
         name="litellm", family="LiteLLM", protocol="chat", losses=WINDOW | CLEARED, compactions=3, tools=False,
         pip=("litellm==1.110.2", "openai==3.57.0"), drive=program("history_chat.py", "litellm"),
     ),
-    Client(
-        name="llm-context-budget", family="llm-context-budget", protocol="chat", losses=COMPACTED, compactions=3,
-        package="llm-context-budget", tools=False, shares="history", pip=_HISTORY,
-        drive=program("history_chat.py", "llm-context-budget"),
-    ),
-    Client(
-        name="compression-prompt", family="compression-prompt", protocol="chat", losses=CLEARED, compactions=3,
-        package="compression-prompt", tools=False, shares="history", pip=_HISTORY,
-        drive=program("history_chat.py", "compression-prompt"),
-    ),
+    _history("llm-context-budget", COMPACTED, compactions=3),
+    _history("compression-prompt", CLEARED, compactions=3),
     Client(
         name="google-adk-filter", family="Google ADK", protocol="chat", losses=WINDOW, compactions=3,
         shares="google-adk", pip=_GOOGLE_ADK, drive=program("google_adk_agent.py", "filter"),
@@ -858,21 +847,8 @@ CLIENTS = (
         name="langgraph-swarm-trim", family="LangGraph", protocol="chat", losses=WINDOW, compactions=3,
         shares="langgraph-swarm", pip=_SWARM, drive=program("swarm_agents.py", "trim"),
     ),
-    Client(
-        name="convopack", family="convopack", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
-        package="convopack", shares="history", pip=_HISTORY, drive=program("history_chat.py", "convopack"),
-    ),
-    Client(
-        name="rollmem", family="rollmem", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
-        package="rollmem", shares="history", pip=_HISTORY, drive=program("history_chat.py", "rollmem"),
-    ),
-    Client(
-        name="ctxfit", family="ctxfit", protocol="chat", losses=WINDOW, compactions=3, tools=False,
-        package="ctxfit", shares="history", pip=_HISTORY, drive=program("history_chat.py", "ctxfit"),
-    ),
-    Client(
-        name="contextclip", family="contextclip", protocol="chat", losses=WINDOW | COMPACTED, compactions=2,
-        package="contextclip", tools=False, shares="history", pip=_HISTORY,
-        drive=program("history_chat.py", "contextclip"),
-    ),
+    _history("convopack", COMPACTED, compactions=3),
+    _history("rollmem", COMPACTED, compactions=3),
+    _history("ctxfit", WINDOW, compactions=3),
+    _history("contextclip", WINDOW | COMPACTED, compactions=2),
 )  # fmt: skip
