@@ -28,6 +28,7 @@ from sqlite_utils import utils
 from lantern_proxy.archive import (
     Archive,
     ArchiveError,
+    Finding,
     ForgetRule,
     PruneRule,
     Record,
@@ -84,6 +85,11 @@ def passage(n: int, text: str, session: str = "s1", **more: Any) -> Passage:
         "created_at": 100.0 + n,
     }  # fmt: skip
     return Passage(**{**facts, **more})
+
+
+def amiss(archive: Archive) -> list[Finding]:
+    """What the checks of an archive find wrong with it, apart from the machine's free disk."""
+    return [finding for finding in archive.check() if not finding.ok and finding.name != "disk"]
 
 
 def record(n: int = 0, text: str = "", *, tenant: str = MINE, session: str = "s1", **more: Any) -> Record:
@@ -346,7 +352,7 @@ def test_an_archive_that_takes_the_place_of_an_open_one_is_not_written_over(tmp_
         (tmp_path / "copy.db").rename(path)
     for where, tenant, count in ((path, "t_other", 30), (moved, MINE, 20)):
         with Archive(where) as found:
-            assert {finding.name for finding in found.check() if not finding.ok} == set()
+            assert not amiss(found)
             assert [(each.id, each.messages) for each in found.tenants()] == [(tenant, count)]
 
 
@@ -387,7 +393,7 @@ def test_a_new_archive_beside_a_deleted_one_shares_nothing_with_it(tmp_path: Pat
             )
             assert seen.stdout == "2\n", seen.stderr
             assert [m.position for m in new.of(MINE).messages("s1")] == [50, 51]
-            assert all(finding.ok for finding in new.check())
+            assert not amiss(new)
 
 
 def test_closing_lets_readers_finish(archive: Archive) -> None:
@@ -489,7 +495,7 @@ def test_damage_inside_is_found_by_check(tmp_path: Path) -> None:
     data[at - at % 4096 : at - at % 4096 + 64] = b"\xff" * 64
     path.write_bytes(data)
     with Archive(path) as archive:
-        bad = [finding for finding in archive.check() if not finding.ok]
+        bad = amiss(archive)
         assert bad
         assert all(finding.remedy for finding in bad)
 
@@ -511,7 +517,7 @@ def test_after_close_everything_says_that_it_is_closed(tmp_path: Path) -> None:
     archive.close()
     for call in (mine.sessions, archive.check, lambda: archive.write([record()])):
         if call == archive.check:
-            assert not all(finding.ok for finding in archive.check())
+            assert amiss(archive)
             continue
         with pytest.raises(ArchiveError, match="is closed"):
             call()
@@ -645,7 +651,7 @@ def test_read_only_reads_and_refuses_to_write(archive: Archive) -> None:
     archive.write([record(0)])
     with Archive(archive.path, read_only=True) as copy:
         assert copy.of(MINE).messages("s1") == archive.of(MINE).messages("s1")
-        assert {finding.name for finding in copy.check() if not finding.ok} == set()
+        assert not amiss(copy)
         for write in (lambda: copy.write([record(1)]), lambda: copy.of(MINE).reinforce({1: (1.0, 1.0, 1, 1.0)})):
             with pytest.raises(ArchiveError, match="opened read-only; open it for writing"):
                 write()
@@ -902,7 +908,7 @@ def test_without_vectors_everything_else_works_and_check_says_so(archive: Archiv
         plain.write([record(2)])
         assert len(mine.search("message")) == 3
         assert mine.prune(PruneRule(session="s2"), now=0.0).passages == 1
-        assert [f.name for f in plain.check() if not f.ok] == ["vectors"]
+        assert [f.name for f in amiss(plain)] == ["vectors"]
     assert archive.of(MINE).vectors([1, 2]).keys() == {1}  # the pruned passage's is still there, and is never found
     archive.of(MINE).prune(PruneRule(older_than_s=1e9), now=0.0)
     assert [f.ok for f in archive.check() if f.name == "vectors"] == [True]
@@ -918,7 +924,7 @@ def test_pythons_own_sqlite_serves_where_pysqlite3_is_missing(archive: Archive) 
         with Archive(sys.argv[1]) as archive:
             archive.write([record(1, "second"), record(2, "to be cut", passages=(), uncut=(filed(2, "").key,))])
             print(archive.vectors, len(archive.of(MINE).search("message second")), len(archive.of(MINE).messages("s1")))
-            print([f.name for f in archive.check() if not f.ok])
+            print([f.name for f in amiss(archive)])
             print(*archive.degraded)
         backup(Path(sys.argv[1]), Path(sys.argv[1] + ".copy"))  # is checked, and refused where it is damaged
         """,
@@ -1004,7 +1010,7 @@ def test_prune_removes_what_its_rule_names_and_a_dry_run_nothing(
     assert mine.vectors(range(1, 50)).keys() == {p.id for p in left}
     assert {hit.passage.id for hit in mine.search("message", limit=50)} == {p.id for p in left}
     assert (dry.bytes > 0) == (passages > 0)
-    assert all(finding.ok for finding in archive.check())
+    assert not amiss(archive)
 
 
 def test_what_was_pruned_is_no_longer_in_the_file(archive: Archive) -> None:
@@ -1097,10 +1103,10 @@ def test_a_full_text_index_that_disagrees_is_found_and_made_anew(archive: Archiv
     with sqlite3.connect(archive.path) as db:
         db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('delete-all')")
     db.close()
-    assert [f.name for f in archive.check() if not f.ok] == ["fts"]
+    assert [f.name for f in amiss(archive)] == ["fts"]
     archive.rebuild_fts()
     assert len(archive.of(MINE).search("findable")) == 1
-    assert [f for f in archive.check() if not f.ok] == []
+    assert not amiss(archive)
 
 
 def transactions(archive: Archive, work: Callable[[], object]) -> list[int]:
