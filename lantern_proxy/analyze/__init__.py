@@ -26,10 +26,11 @@ _WIDE = re.compile(
     r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
 
-_SCRIPTS = re.compile(rf"(?P<wide>{_WIDE.pattern}+)|(?:(?!{_WIDE.pattern}).)+", re.S)
-"""Runs in scripts without spaces, and the rest: in "端口是8443" the number is a term of its own."""
+_SCRIPTS = rf"(?P<wide>{_WIDE.pattern}+)|(?:(?!{_WIDE.pattern})(?s:.))+"
+"""Runs in scripts without spaces, and the rest: in "端口是8443" the number is a term of its own. Patterns
+for such scripts are slow to compile and rarely needed, so they are strings, which `re` compiles at their first use."""
 _OUTER_SYMBOLS = re.compile(rf"\A[^\w{MARKS}]+|[^\w{MARKS}]+\Z")
-_BORDER = re.compile(rf"(?<={_WIDE.pattern})(?=[A-Za-z0-9$\u20ac\u00a3#/~-])|(?<=[A-Za-z0-9%/])(?={_WIDE.pattern})")
+_BORDER = rf"(?<={_WIDE.pattern})(?=[A-Za-z0-9$\u20ac\u00a3#/~-])|(?<=[A-Za-z0-9%/])(?={_WIDE.pattern})"
 
 _GRAMMATICAL = re.compile(
     r"[\u3040-\u309f\u4f55\u8ab0]{1,2}"  # Japanese writes its particles and endings in hiragana
@@ -40,7 +41,7 @@ _KANJI, _HIRAGANA = r"[\u30a0-\u30ff\u3400-\u9fff]", r"[\u3040-\u309f]"
 """The first also includes katakana."""
 _WORD_HIRAGANA = rf"(?![\u306e\u306f\u304c\u3092\u306b\u3078\u3067\u3068\u3082]){_HIRAGANA}"
 """Hiragana that may occur within a word, unlike particles."""
-_ACROSS_WORDS = re.compile(
+_ACROSS_WORDS = (
     rf"(?=((?<={_KANJI}){_KANJI}{_HIRAGANA}|(?<={_KANJI}{_WORD_HIRAGANA}){_KANJI}{_HIRAGANA}"
     rf"|{_HIRAGANA}{_KANJI}(?={_KANJI}|{_WORD_HIRAGANA}{_KANJI})))"
 )
@@ -133,7 +134,7 @@ def _expand(run: str) -> tuple[str, ...]:
 
 def _expand_by_script(run: str) -> Iterator[str]:
     """The terms of a run with characters of scripts without spaces: each two of these, and the terms of the rest."""
-    for part in _SCRIPTS.finditer(run):
+    for part in re.finditer(_SCRIPTS, run):
         if part["wide"]:
             chars = part.group().lower()
             yield from (chars[i : i + 2] for i in range(max(1, len(chars) - 1)))
@@ -143,7 +144,7 @@ def _expand_by_script(run: str) -> Iterator[str]:
 
 def separate_scripts(text: str) -> str:
     """`text` with a space between characters of scripts without spaces and adjacent words and numbers."""
-    return text if text.isascii() or not _WIDE.search(text) else _BORDER.sub(" ", text)
+    return text if text.isascii() or not _WIDE.search(text) else re.sub(_BORDER, " ", text)
 
 
 def _stemmed(word: str) -> str:
@@ -189,7 +190,7 @@ def query_terms(text: str) -> list[str]:
             found.update(dict.fromkeys(_expand(korean_stem(run[: 4 * MAX_TERM_CHARS]))))
     if text.isascii():
         return [*found]
-    across = set(_ACROSS_WORDS.findall(text))
+    across = set(re.findall(_ACROSS_WORDS, text))
     return [term for term in found if not (term in across or _GRAMMATICAL.fullmatch(term))] or list(found)
 
 
