@@ -7,6 +7,7 @@ These two calls are a whole turn in the core; the proxy adds the wire, the archi
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -18,12 +19,13 @@ from lantern_proxy.history.agent_steps import steps_as_messages
 from lantern_proxy.history.branches import before_form, on_branch, with_answered_branch, with_branch, without_aside
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.prefill import with_prefilled_answer
-from lantern_proxy.history.record import Said, Session, answers_of
+from lantern_proxy.history.record import Said, Session, answers_of, shown
 from lantern_proxy.history.summaries import side_summaries
 from lantern_proxy.history.transcript import transcript_as_messages, with_last_line_apart
 from lantern_proxy.session import Link, SessionIndex, link, remember
 from lantern_proxy.session.early_results import results_in
-from lantern_proxy.session.index import side_id
+from lantern_proxy.session.index import side_id, side_of
+from lantern_proxy.session.link_result import TAKEN_UP
 from lantern_proxy.session.side_calls import summaries_since
 from lantern_proxy.session.transcript_use import use_of_transcript
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request, plain
@@ -43,6 +45,8 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     """The main session, if a side call shows messages of it that the client had not shown before; else None."""
     main_filed: tuple[Filed, ...] = ()
     """Those messages."""
+    cached: int = 0
+    """How many of the request's messages its upstream has from what was taken for a side call, and goes on here."""
 
 
 def follow(
@@ -84,7 +88,15 @@ def _main(index: SessionIndex, request: Request, found: Link, now: float, new_id
     if verdict.event == "branch" or (verdict.is_loss and verdict.abandoned):
         after = with_branch(after, base)
     verdict = replace(verdict, event=beside.event)
-    return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
+    cached = _shown_as_side_call(index, found.session, request) if found.why == TAKEN_UP else 0
+    return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found, cached=cached)
+
+
+def _shown_as_side_call(index: SessionIndex, session: Session, request: Request) -> int:
+    """How many messages the request begins with that the session's last side call showed, too."""
+    side = side_of(index, session)
+    pairs = zip(shown(side), request.messages, strict=False) if side is not None else ()
+    return sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, pairs))
 
 
 class Compared(NamedTuple):

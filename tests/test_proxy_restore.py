@@ -601,6 +601,24 @@ def test_what_a_user_says_where_a_history_begins_anew_without_a_summary_is_resto
         assert [n for n in range(4) if f"GATE-{n * 7919:05d}" not in block] == []
 
 
+def test_what_was_taken_for_a_side_call_and_goes_on_keeps_the_prompt_that_its_upstream_has(tmp_path):
+    named = {"x-session-id": "depots"}
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=QUICK)) as url:
+        history = []
+        for n in range(8):
+            history.append({"role": "user", "content": fact(n)})
+            history.append(ask(url, body(*history), **named).json()["choices"][0]["message"])
+        told = {"role": "system", "content": "The depots were looked at one by one, with gates and keepers. " * 2}
+        left = [told, *history[6:10], {"role": "user", "content": "And who opens them at night?"}]
+        side = ask(url, body(*left), **named)
+        before = json.loads(upstream.got[-1].body)["messages"]
+        asked = {"role": "user", "content": "Which gate did depot number 1 ship through?"}
+        after = ask(url, body(*left, side.json()["choices"][0]["message"], asked), **named)
+        assert [each.headers["x-lantern-event"] for each in (side, after)] == ["side", "compacted"]
+        assert json.loads(upstream.got[-1].body)["messages"][: len(before)] == before
+        assert "GATE-07919" in "".join(blocks(upstream))
+
+
 def test_a_result_in_the_words_of_a_lost_one_is_restored_when_it_is_lost_in_its_turn(tmp_path):
     def ran(n: int) -> list[dict]:
         function = {"name": "run", "arguments": json.dumps({"command": f"cat {n}.txt"})}

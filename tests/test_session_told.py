@@ -171,6 +171,21 @@ def test_the_last_answer_behind_a_summary_is_no_phrase_where_its_client_leaves_o
     assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_first_system_prompt_that_is_a_summary_is_no_side_call_in_front_of_a_last_answer_without_its_thoughts(
+    restarts: bool,
+) -> None:
+    chat = Chat(Lab(), system="", named="x")
+    for said, answer in turns("zephyr", 12):
+        chat.history.append(user(said))
+        chat.lab.answer(step := chat.send(), assistant(f"<think>\nWhat of {said}?\n</think>\n\n{answer}"))
+        chat.history.append(assistant(answer))
+    if restarts:
+        chat.lab.restart()
+    after = chat.send([{"role": "system", "content": summary_of("zephyr", 9)}, *chat.history[-4:], user("And then?")])
+    assert (after.event, after.session.id) == ("compacted", step.session.id), after.link.why
+
+
 @pytest.mark.parametrize("thinks", ["", "<think>\nWhat do they want of me?\n</think>\n\n"])
 def test_a_summary_that_was_asked_for_like_a_turn_may_come_as_a_result_in_front_of_an_earlier_answer(
     thinks: str,

@@ -191,7 +191,8 @@ class Restoring:
         answer."""
         exchange, request, verdict, key = need.exchange, need.request, need.step.verdict, need.key
         question_at = need.new_question_at
-        spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
+        begun = verdict.anchor if verdict.is_loss else None
+        spot = place(request, max(begun, need.step.cached)) if begun is not None else None
         if spot is None and question_at is not None and (verdict.is_loss or self._states.of(key).owed is not None):
             spot = question_at, "inside"  # the start of the prompt is cached by now: a late block goes to its end
         if verdict.is_loss:

@@ -46,7 +46,7 @@ from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, SessionIndex, ids_named, main_of, side_of
 from lantern_proxy.session.indexing import forget, remember
 from lantern_proxy.session.instructions import is_summary_call, is_title_call
-from lantern_proxy.session.link_result import BY_ID, DELEGATED, STORED, Link
+from lantern_proxy.session.link_result import BY_ID, DELEGATED, STORED, TAKEN_UP, Link
 from lantern_proxy.session.request_text import user_replies_last
 from lantern_proxy.session.retold_history import holds_whole_history, is_retold
 from lantern_proxy.session.rivals import FIRST, is_other_persons_session, settle
@@ -164,7 +164,7 @@ def _in_family(index: SessionIndex, request: Request, mains: Sequence[Session]) 
         return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
     if _is_taken_up(index, request, session):
         if (held or told_whole) and (not _is_stub(session) or holds_answer(session, request)):
-            return Link(session=session, why="a side call that goes on", restart=True)
+            return Link(session=session, why=TAKEN_UP, restart=True)
         return Link(why="a side call that became a conversation", parent=session.id)
     if is_side_of(index, session, request):
         if _is_stub(session) and request.tools and not session.tools:
@@ -302,13 +302,13 @@ def _used(index: SessionIndex, request: Request, session: Session, *, goes_on: b
         parent = index.sessions.get(session.parent)
         held = parent is not None and (bool(held_share(parent, request)) or holds_whole_history(parent, request))
         if parent and held and _is_taken_up(index, request, parent):
-            return Link(session=parent, why="a side call that goes on")
+            return Link(session=parent, why=TAKEN_UP)
         asked = goes_on and any(e.message.role == "user" and not e.produced for e in session.head)
         if parent and not held and asked and user_replies_last(request.messages):
             return Link(why="a side call that became a conversation", parent=parent.id)
         session = parent or replace(session, side=False)
     if held_share(session, request) and _is_taken_up(index, request, session):
-        return Link(session=session, why="a side call that goes on")
+        return Link(session=session, why=TAKEN_UP)
     if is_side_of(index, session, request):
         return Link(session=session, side=True, why="its content, another use of it")
     return Link(session=session, why="content")

@@ -8,6 +8,7 @@ DELEGATED = "delegated"
 """Link.agent of a sub-agent that its client does not name, but whose task a session's model wrote."""
 
 BY_ID, STORED, PASTED = "explicit id", "stored", "its texts stand together in one message"
+TAKEN_UP = "a side call that goes on"
 """The values of `Link.why` that code compares with; all others are for people only."""
 
 

@@ -11,7 +11,17 @@ from lantern_proxy.history.branches import is_aside, on_branch
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import in_form, shows_system_of, system_text
 from lantern_proxy.history.presentation import parts_of
-from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, last_answer, shown, spoken
+from lantern_proxy.history.record import (
+    Session,
+    before_answer,
+    goes_on,
+    is_empty,
+    items_of,
+    last_answer,
+    shown,
+    shown_prints,
+    spoken,
+)
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.session.index import SessionIndex, side_of
 from lantern_proxy.session.instructions import (
@@ -80,7 +90,8 @@ def _last_exchanges(session: Session) -> list[tuple[str, str]]:
 
 
 def _is_named(i: Item, names: set[bytes | str]) -> bool:
-    return i.print in names or not names.isdisjoint(i.ids)
+    """Is an item there, by its ids, or without the thoughts that its client does not show?"""
+    return i.print in names or not names.isdisjoint(i.ids) or any(print in names for print in shown_prints(i))
 
 
 def is_side_of(index: SessionIndex, session: Session, request: Request) -> bool:
