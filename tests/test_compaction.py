@@ -140,6 +140,40 @@ def test_an_answer_that_alone_is_left_is_a_summary_where_its_client_says_so_in_f
     assert (step.event, step.session.id) == ("compacted" if words else "window", chat.session), step.link.why
 
 
+@pytest.mark.parametrize("thinks", ["", "<think>\nLet me see what it says.\n</think>\n\n"])
+def test_who_compacts_again_after_a_failure_shows_all_of_it_first_and_cleared_nothing(thinks):
+    chat = Chat(Lab(), named="one")
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, f"{thinks}{answer}")
+        chat.history[-1] = assistant(answer)
+    whole, summary = [*chat.history], summary_of("zephyr", 6)
+    kept = [user(f"{summary}\n\n{chat.history[-2]['content']}"), chat.history[-1]]
+    chat.lab.fail(chat.send([*kept, user("Go on.")]))
+    chat.history = whole
+    step = chat.turn("Write it all down.", summary)
+    assert (step.event, step.session.id) == ("branch", chat.session)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_compaction_is_taken_back_with_all_that_was_shown_before_it_though_a_user_corrected_an_answer(restarts):
+    chat, now = Chat(Lab(), named="one"), 20
+    for said, answer in turns("zephyr", 6):
+        chat.history.append(user(said))
+        chat.lab.answer(chat.send(stamped(chat.history, now := now + 1, "each")), assistant(answer))
+        chat.history.append(assistant(answer))
+        if "invoice" in said:
+            chat.history[-1] = assistant("No: the column of the invoices is called total, and it is a sum.")
+    if restarts:
+        chat.lab.restart()
+    whole, summary = [*chat.history], summary_of("zephyr", 6)
+    chat.lab.answer(chat.lab.ask([user(f"Write it down:\n{transcript(whole)}")]), assistant(summary))
+    step = chat.send(stamped([user(f"{summary}\n\nGo on.")], now := now + 1, "each"))
+    assert step.event == "compacted"
+    chat.lab.answer(step, assistant("Going on."))
+    chat.history = [*whole, user("Leave that.")]
+    assert chat.send(stamped(chat.history, now + 1, "each")).event == "branch"
+
+
 @pytest.mark.parametrize("pasted", ["a summary", "the answer before it"])
 def test_a_summary_that_came_as_an_answer_links_what_is_left_where_articles_are_parts_of_words(pasted):
     chat = Chat(Lab())

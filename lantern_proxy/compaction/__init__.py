@@ -31,6 +31,7 @@ from lantern_proxy.compaction.rewrites import (
     is_improved,
     is_joined,
     is_parted,
+    is_put_back,
     is_rewritten,
     is_told_again,
     is_undone,
@@ -214,6 +215,8 @@ def _all_there(diff: Diff, cleared: Sequence[tuple[int, int]]) -> _Found:
     renewed = renewed_summary(diff)
     if renewed is not None:
         return _Found("compacted", renewed, renewed)
+    if cleared and is_put_back(diff):
+        return _Found("branch")  # what is short now lost a summary, or only begins like what stood there
     if cleared:
         return _Found("cleared", max(diff.new[b].at for _, b in cleared))
     return _Found(diff.forward)

@@ -28,12 +28,31 @@ def is_gone_back(diff: Diff) -> bool:
 
     References in front of the question do not count: they have other fingerprints than the answers that they name.
     """
-    if not diff.returned or not diff.pending:
-        return False
-    messages, at = diff.request.messages, diff.new[diff.pending - 1].at
-    while at and messages[at].items and all(i.kind == "ref" for i in messages[at].items):
+    return bool(diff.returned) and _is_known_place(diff)
+
+
+def is_put_back(diff: Diff) -> bool:
+    """Does the request show messages that the head lacks, all of them as the session showed them once? Its client took
+    back a history that it had shortened."""
+    found = {b for _, b in diff.matched}
+    return any(b not in found for b in range(diff.pending)) and _is_known_place(diff)
+
+
+def _is_known_place(diff: Diff) -> bool:
+    """Was everything in front of the question shown before, message by message? Of the last answer, which may be shown
+    for the first time or by its name, it is enough that it was told."""
+    messages, at = diff.request.messages, diff.new[diff.pending - 1].at if diff.pending else 0
+    places = chains(messages) if at else []
+    while at and place_key(places[at]) not in diff.session.keys and _is_told(diff, messages[at]):
         at -= 1
-    return place_key(chains(messages)[at]) in diff.session.keys
+    return diff.pending > 0 and place_key(chains(messages)[at]) in diff.session.keys
+
+
+def _is_told(diff: Diff, shown: Message) -> bool:
+    """Was a message answered in this session, in these words, or is it shown by its name?"""
+    named = {name for names in (*diff.session.before, *answers_of(diff.session.head)) for name in names}
+    is_answer = shown.role == "assistant" or any(i.kind == "ref" for i in shown.items)
+    return is_answer and bool(shown.items) and all(i.kind == "ref" or i.print in named for i in shown.items)
 
 
 def is_improved(diff: Diff) -> bool:
@@ -58,17 +77,19 @@ def is_told_again(diff: Diff) -> bool:
     """Does earlier history stand in place of the gone: answers unchanged, user texts perhaps with small changes?
 
     Clients that write times into user texts never show the same history twice. The first of these texts might be a
-    summary.
+    summary. In front of an answer that came back with everything before it, a text of the client's own stands for
+    nothing: it may be what its user made of an answer.
     """
-    unpaired = [diff.new[b].item for b in (*diff.fresh, *diff.returned) if b < diff.pending]
+    unpaired = [diff.new[b].item for b in sorted([*diff.fresh, *diff.returned]) if b < diff.pending]
     answers = [i for i in unpaired if i.role == "assistant" and i.kind in ("text", "ref")]
     users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
     goes_back = diff.pairs and diff.is_rewound and 0 < len(users) <= len(answers)
-    if not unpaired or not (goes_back or _is_taken_back(diff)):
+    is_back = _is_taken_back(diff)
+    if not unpaired or not (goes_back or is_back):
         return False
     shown = {name for names in diff.session.before for name in names}
     told = {text for text, who in diff.said if who == "assistant"}
-    if not all(i.kind == "ref" or i.print in shown or plain(i.text) in told for i in answers):
+    if not all(i.kind == "ref" or i.print in shown or plain(i.text) in told for i in answers[-1 if is_back else 0 :]):
         return False
     before = [text for text, who in diff.said if who == "user"]
     return all(any(text in old or mostly_equal(old, text) for old in before) for text in users[:_TEXTS_TOLD])
