@@ -328,17 +328,17 @@ def why_not(reason: Reason, other: int = 0, value: float = 0.0) -> str:
     return {
         "budget": "no room was left for it",
         "similar": f"says much the same as passage {other}",
-        "echo": f"most of it stands in what was chosen, above all in passage {other}",
-        "filler": "says nothing specific that is lost",
-        "admission": f"the best evidence is worth {value:.2f}, less than restore.admission asks for",
-        "answered": "a better answer stands in the request already",
-        "present": "stands in the request already",
-        "left": "belongs to a branch that the client left",
-        "superseded": f"superseded by turn {other}" if other else "superseded by the request itself",
-        "verdict": "somebody marked it wrong or outdated",
-        "confidence": f"its confidence, {value:.2f}, is below reinforce.minimum",
-        "weak": "says little of what is asked, beside what says most of it",
-        "untrusted": "reads like orders to the model (restore.untrusted)",
+        "echo": f"what was restored says most of it already, above all passage {other}",
+        "filler": "has no detail that the request lacks",
+        "admission": f"nothing fits the question well enough: the best scores {value:.2f} (restore.admission)",
+        "answered": "the request has a better answer already",
+        "present": "the request has it already",
+        "left": "the client took it back and went on without it",
+        "superseded": f"turn {other} has newer information" if other else "the request has newer information",
+        "verdict": "a person marked it wrong or outdated",
+        "confidence": f"its confidence fell to {value:.2f} (reinforce.minimum)",
+        "weak": "fits the question far less well than others do",
+        "untrusted": "reads like instructions to the model (restore.untrusted)",
     }[reason]
 
 

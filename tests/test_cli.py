@@ -519,7 +519,7 @@ def test_why_shows_what_was_restored_and_on_which_evidence(lantern):
         assert each["why"] in shown
     assert "left out of the loss block, the best" in shown
     worthless = [each for each in placed if not each["score"]]  # by themselves
-    assert shown.count("goes with another passage, or fills the room") == len(worthless) > 0
+    assert shown.count("comes with another passage, or fills the room") == len(worthless) > 0
 
 
 # changing
@@ -636,7 +636,7 @@ def test_a_dry_run_tells_what_a_request_would_get_and_archives_nothing(lantern, 
     assert "would be seen as window of session chat-one; " in shown
     assert f"{told['gone']} messages of it are not in the request" in shown
     (tmp_path / "request.json").write_text(json.dumps({"model": "m", "messages": SCRIPT.history}))
-    assert "nothing of it was dropped" in lantern("why", *options).output
+    assert "nothing was dropped since the previous request" in lantern("why", *options).output
     assert rows(lantern("export", "--json")) == before
 
 

@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import fields, replace
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import get_args
 
 import click
 import httpx
@@ -23,6 +24,7 @@ from lantern_proxy.app import create
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, ServerConfig, load
 from lantern_proxy.config.check import hints_of
+from lantern_proxy.turn import Reason, why_not
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -222,6 +224,12 @@ def test_every_reason_why_something_was_skipped_is_explained():
     table = TEXTS[ROOT / "docs/troubleshooting.md"].split("\n## What was skipped\n")[1].split("\n## ")[0]
     assert len(reasons) > 15
     assert [reason for reason in sorted(reasons) if f"`{reason}`" not in table] == []
+
+
+def test_every_reason_why_a_passage_was_left_out_is_explained():
+    for reason in get_args(Reason):
+        words = why_not(reason, other=7, value=0.12).replace("7", "N").partition(" (")[0]
+        assert f"\n| {words} |" in TEXTS[ROOT / "docs/page.md"], reason
 
 
 def test_the_page_of_the_page_names_every_path_of_the_api():

@@ -80,7 +80,7 @@ def test_a_replaced_value_names_the_turn_that_replaces_it(tmp_path):
         asked = ask(present="nothing of it")
         assert "May 3." not in Restorer(kept, Config(embed=LEXICAL), None).at_compaction(asked).text
         old = left_out(asked, "May 3.")
-        assert (old.reason, old.other, old.why) == ("superseded", 2, "superseded by turn 2")
+        assert (old.reason, old.other, old.why) == ("superseded", 2, "turn 2 has newer information")
 
 
 def test_what_a_person_or_a_rule_keeps_out_is_told_even_at_the_end(archive):  # noqa: F811

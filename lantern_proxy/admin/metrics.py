@@ -43,7 +43,7 @@ def merged(texts: Mapping[int, str], workers: Sequence[int]) -> str:
             elif line.startswith("#"):
                 family += [line] if line not in family else []
             elif sample := _SAMPLE.match(line):
-                labels = ",".join([f'worker="{number}"', *filter(None, [sample["labels"]])])
+                labels = f'worker="{number}"' + (f",{sample['labels']}" if sample["labels"] else "")
                 family.append(f"{sample['name']}{{{labels}}} {sample['value']}")
     families["lantern_worker_up"] += [f'lantern_worker_up{{worker="{n}"}} 0.0' for n in workers if n not in texts]
     return "\n".join([*(line for lines in families.values() for line in lines), ""])

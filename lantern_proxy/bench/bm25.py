@@ -193,10 +193,9 @@ def compare_quality(folder: Path, engines: Sequence[str], *, as_json: bool) -> N
     rows: list[bm25_collections.Quality] = []
     try:
         for each in bm25_collections.folders(folder):
-            with progress_bar(
-                bm25_collections.compare(each, engines), each.name, len(engines), quiet=as_json
-            ) as compared:
-                for row in compared:
+            compared = bm25_collections.compare(each, engines)
+            with progress_bar(compared, each.name, len(engines), quiet=as_json) as progress:
+                for row in progress:
                     rows.append(row)
                     if as_json:
                         click.echo(json.dumps(asdict(row)))

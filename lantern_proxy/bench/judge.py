@@ -184,35 +184,34 @@ def report(runs: Sequence[Sequence[Outcome]]) -> Report:
     runs = [run for run in runs if run]
     if not runs:
         raise ValueError("no question has evidence among the candidates; nothing to measure")
-    names = list(runs[0][0].values)
-    per_question: dict[tuple[str, int], list[dict[str, float]]] = {}
+    outcomes: dict[tuple[str, int], list[Outcome]] = {}
     shares: dict[tuple[str, int], list[float]] = {}
-    category: dict[str, set[tuple[str, int]]] = {}
     for run in runs:
         for outcome in run:
-            per_question.setdefault(outcome.key, []).append(outcome.values)
+            outcomes.setdefault(outcome.key, []).append(outcome)
             shares.setdefault(outcome.key, []).append(1 / len(runs) / len(run))
-            category.setdefault(outcome.category, set()).add(outcome.key)
-    values = {
-        key: {name: float(np.mean([each[name] for each in found])) for name in names}
-        for key, found in per_question.items()
-    }
+    values = {key: _means([outcome.values for outcome in found]) for key, found in outcomes.items()}
+    categories: dict[str, list[dict[str, float]]] = {}
+    for key, found in outcomes.items():
+        categories.setdefault(found[0].category, []).append(values[key])
     share = np.array([sum(each) for each in shares.values()])
     added = {
-        name: np.array([np.dot(shares[key], [each[name] for each in found]) for key, found in per_question.items()])
-        for name in names
+        name: np.array([np.dot(shares[key], [each.values[name] for each in found]) for key, found in outcomes.items()])
+        for name in runs[0][0].values
     }
     return Report(
         n=tuple(len(run) for run in runs),
         means={name: float(each.sum()) for name, each in added.items()},
         intervals={name: metrics.interval(each / share, share) for name, each in added.items()},
         ms_per_query=float(np.mean([outcome.ms for run in runs for outcome in run])),
-        categories={
-            each: {name: float(np.mean([values[key][name] for key in keys])) for name in names}
-            for each, keys in sorted(category.items())
-        },
+        categories={category: _means(found) for category, found in sorted(categories.items())},
         values=values,
     )
+
+
+def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric."""
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
 def compare(a: Report, b: Report) -> dict[str, tuple[float, float, float, float]]:

@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ import yaml
 
 from lantern_proxy.bench import proxy_process as processes
 from lantern_proxy.bench.numbers import Numbers, without_nan
-from lantern_proxy.bench.proxy_cases import cases, measure
+from lantern_proxy.bench.proxy_cases import Case, cases, measure
 from lantern_proxy.bench.proxy_process import Gateway
 from lantern_proxy.bench.proxy_report import Row, merge_rows, table, write_report
 
@@ -76,16 +76,11 @@ def command(
     except ValueError as error:
         raise click.BadParameter(f"--merge: {error}") from None
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        direct, gateways = _start_all(stack, Path(folder), chosen, peers, upstream_port)
-        if dense:
-            processes.wait_for_embedder(gateways[0])
-        for case in plan:
-            for row in measure(case, direct, gateways):
-                rows.append(row)
-                if merge is not None:  # at once: what is measured stays, whatever comes
-                    merge_rows(merge, [row], _command_line())
-                click.echo(json.dumps(without_nan(asdict(row))) if as_json else row.line())
+    for row in _measured(plan, chosen, peers, upstream_port, dense=dense):
+        rows.append(row)
+        if merge is not None:  # at once: what is measured stays, whatever comes
+            merge_rows(merge, [row], _command_line())
+        click.echo(json.dumps(without_nan(asdict(row))) if as_json else row.line())
     commands = [_command_line()]
     if merge is not None:
         rows, commands = merge_rows(merge, [], commands[0])
@@ -93,6 +88,18 @@ def command(
         write_report(write, rows, commands)
     elif not as_json:
         click.echo(f"\n{table(rows)}")
+
+
+def _measured(
+    plan: Sequence[Case], settings: str, peers: Sequence[str], upstream_port: int, *, dense: bool
+) -> Iterator[Row]:
+    """Start the scripted model and the gateways, and measure each case of the plan."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        direct, gateways = _start_all(stack, Path(folder), settings, peers, upstream_port)
+        if dense:
+            processes.wait_for_embedder(gateways[0])
+        for case in plan:
+            yield from measure(case, direct, gateways)
 
 
 def _memory_kinds(memory: str) -> list[str]:

@@ -328,9 +328,7 @@ def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["Tenan
     return found[0]
 
 
-def _refuse_unknown(
-    archive: "Archive", tenant: str | None, *, project: str | None = None, speaker: str | None = None
-) -> None:
+def _refuse_unknown(archive: "Archive", tenant: str | None, *, project: str | None, speaker: str | None = None) -> None:
     """ClickException for a project or a speaker that nobody has: it names those that are like it."""
     from difflib import get_close_matches
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,6 @@ def export(settings: Settings, tenant: str | None, output: Path | None, backup: 
     \b
     Example: lantern export --backup nightly.db
     """
-    from lantern_proxy.cli import render
-
     if backup is not None:
         if output is not None or tenant is not None:
             raise click.UsageError("--backup copies the whole archive; leave --output and --tenant out")
@@ -42,14 +40,22 @@ def export(settings: Settings, tenant: str | None, output: Path | None, backup: 
                 for row in rows:
                     settings.print_json(row)
             return
-        with render.counting(f"writing {output}") as advance, _new_private_file(output) as file:
-            count = 0
-            for row in rows:
-                file.write(json.dumps(row, default=json_value) + "\n")
-                advance(1)
-                count += 1
+        count = _write_rows(rows, output)
     summary = {"output": output, "rows": count}
     settings.print_json(summary) if settings.as_json else click.echo(f"wrote {count:,} rows to {output}")
+
+
+def _write_rows(rows: Iterable[dict[str, Any]], output: Path) -> int:
+    """Write the rows as JSON lines; returns how many."""
+    from lantern_proxy.cli import render
+
+    count = 0
+    with render.counting(f"writing {output}") as advance, _new_private_file(output) as file:
+        for row in rows:
+            file.write(json.dumps(row, default=json_value) + "\n")
+            advance(1)
+            count += 1
+    return count
 
 
 def _back_up(settings: Settings, target: Path) -> None:

@@ -74,16 +74,8 @@ def import_(
     \b
     Example: lantern import ~/.claude/projects --key-env ANTHROPIC_API_KEY
     """
-    exports = [path for path in paths if _is_export(path)]
-    asked = {"project": project, "source": source, "dry-run": dry_run}
-    if exports and len(exports) < len(paths):
-        raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
-    if exports and (given := [f"--{name}" for name in ("project", "source", "dry-run") if asked[name]]):
-        problem = (
-            f"{' and '.join(given)} cannot be used with what `lantern export` wrote ({exports[0]}), whose rows say"
-        )
-        raise click.UsageError(f"{problem} the rest; --tenant, --key-env and --from can")
-    if exports:
+    if exports := [path for path in paths if _is_export(path)]:
+        _refuse_for_exports(exports, paths, {"--project": project, "--source": source, "--dry-run": dry_run})
         _refuse_ambiguous(exports, owners, becomes_one=bool(tenant or key_env))
         with _explaining_interrupt():
             for path in exports:
@@ -98,6 +90,17 @@ def import_(
         return
     with _explaining_interrupt():
         _import_logs(settings, _logs(paths, source), tenant, key_env, project)
+
+
+def _refuse_for_exports(exports: Sequence[Path], paths: Sequence[Path], options: Mapping[str, Any]) -> None:
+    """UsageError if not all of `paths` are exports, or if one of the `options` is given, which do not go with them."""
+    if len(exports) < len(paths):
+        raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
+    if given := [name for name, value in options.items() if value]:
+        raise click.UsageError(
+            f"{' and '.join(given)} cannot be used with what `lantern export` wrote ({exports[0]}), whose rows say the "
+            "rest; --tenant, --key-env and --from can"
+        )
 
 
 @contextmanager
@@ -229,24 +232,28 @@ def _refuse_ambiguous(files: Sequence[Path], owners: Sequence[str], *, becomes_o
         return
     owner_of: dict[str, str] = {}
     for file in files:
-        tenants_in_file = _sessions(file)
-        holders = ", ".join([*tenants_in_file][:_MOST_TENANTS]) + (
-            f" and {len(tenants_in_file) - _MOST_TENANTS} more" if len(tenants_in_file) > _MOST_TENANTS else ""
+        sessions_of = _sessions(file)
+        _refuse_unnamed(file, [*sessions_of], owners)
+        merged = (owners or sessions_of) if becomes_one else ()
+        for owner, session in ((each, session) for each in merged for session in sessions_of[each]):
+            if (other := owner_of.setdefault(session, owner)) != owner:
+                raise click.UsageError(
+                    f"{other} and {owner} both have a session {session}, and the two would become one; import {owner} "
+                    "by itself, for another tenant"
+                )
+
+
+def _refuse_unnamed(file: Path, tenants: Sequence[str], owners: Sequence[str]) -> None:
+    """UsageError if one of the `owners` has nothing in the file, or if none is named and it has several tenants."""
+    more = len(tenants) - _MOST_TENANTS
+    holders = ", ".join(tenants[:_MOST_TENANTS]) + (f" and {more} more" if more > 0 else "")
+    if absent := next((each for each in owners if each not in tenants), ""):
+        raise click.UsageError(f"--from is {absent}, who has nothing in {file}; it holds {holders}")
+    if not owners and len(tenants) > 1:
+        raise click.UsageError(
+            f"{file} holds {len(tenants)} tenants, who would become one: {holders}; say with --from which of them are "
+            "meant"
         )
-        if absent := next((each for each in owners if each not in tenants_in_file), ""):
-            raise click.UsageError(f"--from is {absent}, who has nothing in {file}; it holds {holders}")
-        if not owners and len(tenants_in_file) > 1:
-            raise click.UsageError(
-                f"{file} holds {len(tenants_in_file)} tenants, who would become one: {holders}; say with --from which "
-                "of them are meant"
-            )
-        for owner in (owners or tenants_in_file) if becomes_one else ():
-            for session in tenants_in_file[owner]:
-                if (other := owner_of.setdefault(session, owner)) != owner:
-                    raise click.UsageError(
-                        f"{other} and {owner} both have a session {session}, and the two would become one; import "
-                        f"{owner} by itself, for another tenant"
-                    )
 
 
 def _sessions(file: Path) -> dict[str, list[str]]:

@@ -34,15 +34,13 @@ def _open(app: "App") -> None:
 
 
 def _restorer(app: "App") -> "Restorer | None":
-    """The restorer, once there is one; None if nothing restorable is archived, if it takes too long, or if it cannot
-    open ahead."""
+    """The restorer, once there is one; None if nothing restorable is archived, or if it takes too long."""
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
         proxy = getattr(app.state, "proxy", None)
         if proxy is not None and proxy.writer.opened.archive is not None:
             made = proxy.writer.opened.restorer.made
-            restorer: Restorer | None = made.result(_WAIT_S) if made else None
-            return restorer if hasattr(restorer, "open_large") else None
+            return made.result(_WAIT_S) if made else None
         time.sleep(0.1)
     return None
 

@@ -29,8 +29,8 @@ def why(found: "Why") -> None:
     used = {mark.passage: mark for mark in found.marks}
     _blocks([block.restored for block in found.blocks], found.passed, used)
     if not found.blocks:
-        replayed = request.restored and "; blocks of earlier requests rode along"
-        out.print(Text(f"\nit brought no block of its own{replayed or ''}"))
+        replayed = request.restored and "; it carried those of earlier requests"
+        out.print(Text(f"\nno block was added{replayed or ''}"))
 
 
 def preview(found: "Preview") -> None:
@@ -53,7 +53,7 @@ def preview(found: "Preview") -> None:
 
 def _loss(gone: int) -> str:
     if not gone:
-        return "nothing of it was dropped since the request before"
+        return "nothing was dropped since the previous request"
     return f"{counted(gone, 'message')} of it {'is' if gone == 1 else 'are'} not in the request"
 
 
@@ -96,11 +96,11 @@ def _block(
         out.print(Text(f"  {placed.rank:>3}. {_evidence(placed, places)}; {_usage(placed)}"), soft_wrap=True)
         out.print(Text(f"       {short(placed.text, 300)}"), soft_wrap=True)
         if restored.kind == "loss" and not placed.score:
-            out.print(Text("       goes with another passage, or fills the room that was left"), soft_wrap=True)
+            out.print(Text("       comes with another passage, or fills the room that was left"), soft_wrap=True)
         behind = [one for one in left_out if one.reason in ("similar", "echo") and one.other == placed.passage.id]
         if behind:
             ids = ", ".join(str(one.passage.id) for one in behind)
-            out.print(Text(f"       displaced what it says already: passage {ids}"), soft_wrap=True)
+            out.print(Text(f"       taken instead of what says much the same: passage {ids}"), soft_wrap=True)
         mark = used.get(placed.passage.id)
         if mark and (mark.used is not None or mark.verdict):
             known = {True: "used in the answer", False: "not used in the answer", None: ""}[mark.used]

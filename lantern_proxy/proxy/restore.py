@@ -110,21 +110,26 @@ class Restoring:
             exchange.degraded.append("restore:length")
             return
         async with self._ledgers.of(key, new=new) as ledger:
-            again = replay(ledger, request, step.verdict.kept, step.verdict.dressed)
-            exchange.carried = _carried(again, ledger, exchange)
-            exchange.inserts = [insert for _, insert in again]
-            exchange.shown = [block.restored for block, _ in again]
-            if request.delta:
-                exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
-            is_moved = step.verdict.gone or not (request.delta or any(step.verdict.kept))
-            if is_moved and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
-                self._states.owe(key)
+            self._replay(need, ledger)
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     await self._look_for(need)
             if exchange.inserts:  # replayed blocks stay, even if choosing new ones failed
                 self._write_blocks(exchange)
             ledger += exchange.entered
+
+    def _replay(self, need: Need, ledger: Sequence[Block]) -> None:
+        """Find where the ledger's blocks stand in this request; owe the newest loss block again if it has no place."""
+        exchange, request, verdict = need.exchange, need.request, need.step.verdict
+        again = replay(ledger, request, verdict.kept, verdict.dressed)
+        exchange.carried = _carried(again, ledger, exchange)
+        exchange.inserts = [insert for _, insert in again]
+        exchange.shown = [block.restored for block, _ in again]
+        if request.delta:
+            exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
+        is_moved = verdict.gone or not (request.delta or any(verdict.kept))
+        if is_moved and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
+            self._states.owe(need.key)
 
     async def leave_out(self, exchange: Exchange, request: Request, step: Step) -> None:
         """Add nothing to this request, as its client asked; what it lacks is restored into the next one.

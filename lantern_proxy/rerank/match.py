@@ -93,42 +93,23 @@ def features(model: Any, text_pairs: Sequence[tuple[str, str]]) -> Any:
 
 
 def _module(folder: str, layers: int) -> Any:
+    """The encoder with the head on top, as a torch module: (input_ids, attention_mask, token_type_ids) -> .logits"""
     import torch
     from safetensors.torch import load_file
-    from transformers import AutoModel
 
     class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.encoder = AutoModel.from_pretrained(  # nosec B615
-                folder, attn_implementation="eager", add_pooling_layer=False
-            )
-            all_layers = self.encoder.encoder.layer
-            if layers and layers < len(all_layers):
-                self.encoder.encoder.layer = all_layers[:layers]
-                self.encoder.config.num_hidden_layers = layers
-            self.head = torch.nn.Linear(3 * self.encoder.config.hidden_size + 2, 1)
+            self.encoder = _encoder(folder, layers)
+            self.config = self.encoder.config
+            self.head = torch.nn.Linear(3 * self.config.hidden_size + 2, 1)
             torch.nn.init.zeros_(self.head.weight)
             torch.nn.init.zeros_(self.head.bias)
 
-        @property
-        def config(self) -> Any:
-            return self.encoder.config
-
         def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-            hidden = self.encoder(
-                input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
-            ).last_hidden_state
-            memory = (attention_mask * token_type_ids).to(hidden.dtype)
-            question = attention_mask.to(hidden.dtype) - memory
-            question_mean, memory_mean = _mean(hidden, question), _mean(hidden, memory)
-            unit = torch.nn.functional.normalize(hidden, dim=-1)
-            cosines = unit @ unit.transpose(1, 2) - 2.0 * (1.0 - memory)[:, None, :]
-            max_cosines = (cosines.max(2).values * question).sum(1) / question.sum(1)
-            cosine = torch.nn.functional.cosine_similarity(question_mean, memory_mean)
-            similarities = SIMILARITY_SCALE * torch.stack((max_cosines, cosine), 1)
+            encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
             return SimpleNamespace(
-                logits=self.head(torch.cat((hidden[:, 0], question_mean * memory_mean, memory_mean, similarities), 1))
+                logits=self.head(_head_inputs(encoded.last_hidden_state, attention_mask, token_type_ids))
             )
 
     module = Module()
@@ -136,6 +117,32 @@ def _module(folder: str, layers: int) -> Any:
     if head.is_file():
         module.head.load_state_dict(load_file(str(head)))
     return module.eval()
+
+
+def _encoder(folder: str, layers: int) -> Any:
+    """The encoder in `folder`, or its first `layers` layers."""
+    from transformers import AutoModel
+
+    encoder = AutoModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False)  # nosec B615
+    if 0 < layers < len(encoder.encoder.layer):
+        encoder.encoder.layer = encoder.encoder.layer[:layers]
+        encoder.config.num_hidden_layers = layers
+    return encoder
+
+
+def _head_inputs(hidden: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+    """(pairs, 3 * dim + 2) what the head sees of the encoder's output, (pairs, tokens, dim)."""
+    import torch
+
+    memory = (attention_mask * token_type_ids).to(hidden.dtype)
+    question = attention_mask.to(hidden.dtype) - memory
+    question_mean, memory_mean = _mean(hidden, question), _mean(hidden, memory)
+    unit = torch.nn.functional.normalize(hidden, dim=-1)
+    cosines = unit @ unit.transpose(1, 2) - 2.0 * (1.0 - memory)[:, None, :]  # below every cosine outside the memory
+    max_cosines = (cosines.max(2).values * question).sum(1) / question.sum(1)
+    cosine = torch.nn.functional.cosine_similarity(question_mean, memory_mean)
+    similarities = SIMILARITY_SCALE * torch.stack((max_cosines, cosine), 1)
+    return torch.cat((hidden[:, 0], question_mean * memory_mean, memory_mean, similarities), 1)
 
 
 def _mean(hidden: Any, of: Any) -> Any:

@@ -81,18 +81,16 @@ def is_negligible(part: Part, gain: float) -> bool:
     return gain <= LEAST_GAIN.get(part.speaker, 0.0) and not part.has_specifics
 
 
-def is_echo(part: Part, known: Container[str], *, least: float = ECHO) -> bool:
-    """Is less than the share `least` of a part's worth in terms that are not `known`? A rule is never an echo."""
+def is_echo(part: Part, known: Container[str]) -> bool:
+    """Is less than the share ECHO of a part's worth in terms that are not `known`? A rule is never an echo."""
     new = sum([each for term, each in part.worth.items() if term not in known and term[0] != "@"])
-    return not part.rule and new < least * part.total * (1 - UNIQUE_SHARE)
+    return not part.rule and new < ECHO * part.total * (1 - UNIQUE_SHARE)
 
 
-def is_echo_of_one(part: Part, chosen: Iterable[Part], *, least: float = ECHO) -> bool:
+def is_echo_of_one(part: Part, chosen: Iterable[Part]) -> bool:
     """Is a part an echo of a single one of `chosen`? If its words are spread over several parts, which tell other
     things about the same people and days, it is no echo."""
-    return any(
-        is_echo(part, each.worth, least=least) for each in chosen if each.speaker == "user" or not part.said_to_agent
-    )
+    return any(is_echo(part, each.worth) for each in chosen if each.speaker == "user" or not part.said_to_agent)
 
 
 def cover(
@@ -102,25 +100,23 @@ def cover(
     *,
     power: float,
     shares: Mapping[str, float],
-    echo: float = ECHO,
     late: Callable[[], bool] = never,
 ) -> list[Chosen]:
     """Select parts until `room_chars` are used, first selected first.
 
     power:  greedy by gain per character^power; 1 is tried as well, and the better set kept
     shares: speaker -> most characters that what it said may take; others are free
-    echo:   a part of which less than this share is new is left out
     late:   called now and then; once it returns True, the best set so far is taken
 
-    Guarantee: with additive costs, no shares and echo = 0, the value is at least (1 - 1/e) / 2 = .316 of the best that
+    Guarantee: with additive costs, no shares and no echoes, the value is at least (1 - 1/e) / 2 = .316 of the best that
     fits, since it is at least the better of the greedy set by gain per character and the best single part (Leskovec et
     al. 2007, "Cost-effective outbreak detection in networks", theorem 2; lazily evaluated after Minoux 1978). Shares
     and the echo rule remove parts from the choice; the bound then holds for the remaining ones.
     """
     enough = [part for part in offered if not is_negligible(part, part.total)]  # gains only fall
-    sets = [_greedy(enough, cost, room_chars, power, shares, echo, late)]
+    sets = [_greedy(enough, cost, room_chars, power, shares, late)]
     if power != 1.0 and not late():
-        sets.append(_greedy(enough, cost, room_chars, 1.0, shares, echo, late))
+        sets.append(_greedy(enough, cost, room_chars, 1.0, shares, late))
     for single in sorted(offered, key=lambda part: -part.total):
         if cost(single, frozenset()) <= min(room_chars, shares.get(single.speaker, room_chars)):
             sets.append([Chosen(single, single.total)])
@@ -154,19 +150,38 @@ def complete_messages(
     return found
 
 
+class _Selected:
+    """The parts that are selected, and what they hold: by it, further parts are repetitions."""
+
+    def __init__(self) -> None:
+        self.chosen: list[Chosen] = []
+        self.best: dict[str, float] = {}
+        """Term -> the most that one of the parts contributes."""
+        self._user_terms = set[str]()
+
+    def repeats(self, part: Part) -> bool:
+        """Is `part` an echo of what is selected? What a user says to an assistant must be one of a single part, too."""
+        said = self._user_terms if part.said_to_agent else self.best
+        if not is_echo(part, said):
+            return False
+        return not part.said_to_assistant or is_echo_of_one(part, (each.part for each in self.chosen))
+
+    def add(self, part: Part, gain: float) -> None:
+        self.chosen.append(Chosen(part, gain))
+        for key, each in part.worth.items():
+            self.best[key] = max(self.best.get(key, 0.0), each)
+        if part.speaker == "user":
+            self._user_terms.update(part.worth)
+
+
 def _greedy(
-    offered: Sequence[Part], cost: Cost, room_chars: int, power: float, shares: Mapping[str, float], echo: float,
+    offered: Sequence[Part], cost: Cost, room_chars: int, power: float, shares: Mapping[str, float],
     late: Callable[[], bool],
 ) -> list[Chosen]:  # fmt: skip
     """Lazy greedy: since gains only fall, a part whose previous density still beats all others is the best."""
-    best: dict[str, float] = {}
-    user_terms = set[str]()
-    """Terms of the chosen parts that users said."""
-    left = dict(shares)
+    selected, opened, left = _Selected(), set[str](), dict(shares)
     heap = [(-part.total / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
     heapq.heapify(heap)
-    chosen: list[Chosen] = []
-    opened: set[str] = set()
     looked_at = 0
     while heap and room_chars >= LEAST_CHARS:
         looked_at += 1
@@ -177,23 +192,16 @@ def _greedy(
         chars = cost(part, opened)
         if chars > min(room_chars, left.get(part.speaker, room_chars)):
             continue
-        gain = marginal_gain(part, best)
-        if is_negligible(part, gain) or (
-            is_echo(part, user_terms if part.said_to_agent else best, least=echo)
-            and (not part.said_to_assistant or is_echo_of_one(part, (each.part for each in chosen), least=echo))
-        ):
+        gain = marginal_gain(part, selected.best)
+        if is_negligible(part, gain) or selected.repeats(part):
             continue
         density = gain / max(1, chars) ** power
         if heap and density < -heap[0][0] - 1e-12:
             heapq.heappush(heap, (-density, n))
             continue
-        chosen.append(Chosen(part, gain))
+        selected.add(part, gain)
         room_chars -= chars
         opened |= part.opens
         if part.speaker in left:
             left[part.speaker] -= chars
-        for key, each in part.worth.items():
-            best[key] = max(best.get(key, 0.0), each)
-        if part.speaker == "user":
-            user_terms.update(part.worth)
-    return chosen
+    return selected.chosen

@@ -60,28 +60,37 @@ def headings(passage: Passage, of: Sequence[Line]) -> list[int]:
         start = text.rfind("\n", 0, line.start) + 1
         first = not text[start : line.start].strip()  # otherwise the sentence begins within its line
         line_text = text[start : line.end]
-        mark = _LIST.match(line_text)
-        depth = len(line_text) - len(line_text.lstrip()) + 2 + (1 if mark else 0)
         headed = line_text.startswith("#") or (line_text.startswith("[") and _SECTION.match(line_text) is not None)
-        depth = line_text.find(" ") - 8 if line_text.startswith("#") else -1 if headed else depth
+        depth = _depth(line_text, headed=headed)
         if first:
-            while open_ and open_[-1][1] >= depth:
-                open_.pop()
-            if depth == 2:  # an unindented paragraph: only document headings apply to it
-                open_ = [each for each in open_ if each[1] < 0]
+            open_ = _still_open(open_, depth)
         found.append(next((at for at, over in reversed(open_) if over < depth), -1) if open_ else -1)
         heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or headed
-        if (heads_others or (mark and first and _IS_ITEM.match(line_text))) and len(line.flat) <= HEAD_CHARS:
+        if (heads_others or (first and _IS_ITEM.match(line_text))) and len(line.flat) <= HEAD_CHARS:
             open_.append((i, depth))
         elif record is not None:
             open_.append((i, record))
-        is_record = (
-            line_text.startswith("[[")
-            or line_text.strip() == "-"
-            or (found[-1] >= 0 and heads_others and not _WORD.search(line.flat))
-        )
-        record = depth if is_record else None
+        is_unnamed = found[-1] >= 0 and heads_others and not _WORD.search(line.flat)
+        record = depth if is_unnamed or line_text.startswith("[[") or line_text.strip() == "-" else None
     return found
+
+
+def _depth(line_text: str, *, headed: bool) -> int:
+    """How deep a line stands: 2 if it is not indented, one more with a list mark, less than 0 for most headings.
+
+    headed: is it the heading of a document, or does it open a section of a configuration file?
+    """
+    if headed:
+        return line_text.find(" ") - 8 if line_text.startswith("#") else -1
+    return len(line_text) - len(line_text.lstrip()) + 2 + (1 if _LIST.match(line_text) else 0)
+
+
+def _still_open(open_: list[tuple[int, int]], depth: int) -> list[tuple[int, int]]:
+    """The headings that a line of this depth does not close. open_: (number of the line, its depth), outermost first"""
+    while open_ and open_[-1][1] >= depth:
+        open_.pop()
+    # above an unindented paragraph only those of the document are left
+    return [each for each in open_ if each[1] < 0] if depth == 2 else open_
 
 
 def headings_above(i: int, of: Sequence[int]) -> list[int]:

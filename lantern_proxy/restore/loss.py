@@ -166,16 +166,7 @@ def _cover(
 ) -> list[Chosen]:  # fmt: skip
     """Select the parts for the block, with relaxed filters if nothing is selected otherwise."""
     summary_terms = frozenset(terms(ask.summary))
-    prior = [
-        (0.75 + 0.5 * c.passage.confidence)
-        * (PINNED if c.passage.pinned else 1.0)
-        * (
-            1 + 0.1 * overlap(summary_terms, frozenset().union(*[line.words for line in c.lines]))
-            if summary_terms
-            else 1.0
-        )
-        for c in candidates
-    ]
+    prior = [_prior(candidate, summary_terms) for candidate in candidates]
     gathering, idf = _gathering_ask(ask), scope.rarities.__getitem__
     offered, chosen = list[Part](), list[Chosen]()
     # if no message fits whole, its best part; if nothing else was lost, printed output, too
@@ -195,6 +186,14 @@ def _cover(
             break
     note_cover(ask.passed, candidates, offered, chosen)
     return complete_messages(chosen, candidates, cost, room)
+
+
+def _prior(candidate: Candidate, summary_terms: frozenset[str]) -> float:
+    """The factor of a candidate's worth: its confidence, pins, and nearness to the summary."""
+    prior = (0.75 + 0.5 * candidate.passage.confidence) * (PINNED if candidate.passage.pinned else 1.0)
+    if not summary_terms:
+        return prior
+    return prior * (1 + 0.1 * overlap(summary_terms, frozenset().union(*[line.words for line in candidate.lines])))
 
 
 def _with_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -> list[Candidate]:

@@ -183,12 +183,12 @@ def _offer(
     likely *= PINNED if candidate.passage.pinned else 1.0
     return pack.Offer(
         candidate.passage,
-        tuple((line.start, line.end) for line in chosen),
-        likely,
-        tuple(sentence_worth(line, mass) for line in chosen),
-        scope.passages[candidate.row].words,
-        newer.mark if newer else "",
-        tuple(names[i] for i in chosen_rows),
+        spans=tuple((line.start, line.end) for line in chosen),
+        score=likely,
+        worth=tuple(sentence_worth(line, mass) for line in chosen),
+        terms=scope.passages[candidate.row].words,
+        mark=newer.mark if newer else "",
+        names=tuple(names[i] for i in chosen_rows),
         name_chars=name_chars(candidate.passage),
         over=tuple(tuple(at[head] for head in over[i] if head in at) for i in chosen_rows),
     )

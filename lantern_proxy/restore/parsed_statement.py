@@ -264,47 +264,54 @@ CHANGE_STEMS = frozenset(map(_stem, _CHANGING))
 UNITS = frozenset(map(_stem, _UNIT_WORDS)) - {""}
 
 
+Piece = str | re.Match[str]
+"""A word or a mark in lower case, or a value."""
+
+
 def _locate_values(text: str) -> Iterator[Value]:
     """The values of a text in order."""
-    pieces: list[str | re.Match[str]] = []
+    pieces = _pieces_of(_ASIDE.sub(lambda match: " " * len(match.group()), text))
+    for n, piece in enumerate(pieces):
+        if not isinstance(piece, str):
+            yield _value_at(n, piece, pieces)
+
+
+def _pieces_of(text: str) -> list[Piece]:
+    pieces: list[Piece] = []
     at = 0
-    text = _ASIDE.sub(lambda match: " " * len(match.group()), text)
     for match in _values(text):
         pieces += [*_PIECE.findall(text[at : match.start(match.lastgroup or 0)].lower()), match]
         at = match.end()
-    pieces += _PIECE.findall(text[at:].lower())
-    for n, piece in enumerate(pieces):
-        if not isinstance(piece, str):
-            sort, last, next_ = _sort(piece), pieces[n - 1] if n else "", n + 1
-            end = next((m for m in range(next_, len(pieces)) if _is_mark(pieces[m])), len(pieces))
-            following = pieces[next_:end]
-            counts = sort == "number" and bool(
-                following and isinstance(following[0], str) and _stem_or_value(following[0])
-            )
-            stems = [_stem_or_value(each) for each in following[counts:]]
-            yield Value(
-                text=_plain(piece),
-                sort=sort,
-                before=_stem_or_value(last) if sort == "number" and isinstance(last, str) and _WORD.match(last) else "",
-                after_to="to" in pieces[max(0, n - 2) : n],
-                unit=_stem_or_value(following[0]) if counts else "",
-                tail=tuple(each for each in stems if each),
-                head=frozenset(
-                    _stem_or_value(each) for each in pieces[:end] if isinstance(each, str) and not _is_mark(each)
-                )
-                - {""},
-                other_values=frozenset(_plain(each) for each in pieces[:end] if not isinstance(each, str))
-                - {_plain(piece)},
-                negated=last in _NOT,
-                stated=sort in _STATED and any(each in _IS for each in pieces[max(0, n - 2) : n]),
-            )
+    return pieces + _PIECE.findall(text[at:].lower())
 
 
-def _is_mark(piece: str | re.Match[str]) -> bool:
+def _value_at(n: int, match: re.Match[str], pieces: Sequence[Piece]) -> Value:
+    """The value `match`, which is piece `n`, with what surrounds it up to the next mark."""
+    sort, last, just_before = _sort(match), pieces[n - 1] if n else "", pieces[max(0, n - 2) : n]
+    end = next((m for m in range(n + 1, len(pieces)) if _is_mark(pieces[m])), len(pieces))
+    following = pieces[n + 1 : end]
+    counts = sort == "number" and bool(following and isinstance(following[0], str) and _stem_or_value(following[0]))
+    words = [each for each in pieces[:end] if isinstance(each, str) and not _is_mark(each)]
+    values = [each for each in pieces[:end] if not isinstance(each, str)]
+    return Value(
+        text=_plain(match),
+        sort=sort,
+        before=_stem_or_value(last) if sort == "number" and isinstance(last, str) and _WORD.match(last) else "",
+        after_to="to" in just_before,
+        unit=_stem_or_value(following[0]) if counts else "",
+        tail=tuple(filter(None, map(_stem_or_value, following[counts:]))),
+        head=frozenset(map(_stem_or_value, words)) - {""},
+        other_values=frozenset(map(_plain, values)) - {_plain(match)},
+        negated=last in _NOT,
+        stated=sort in _STATED and any(each in _IS for each in just_before),
+    )
+
+
+def _is_mark(piece: Piece) -> bool:
     return isinstance(piece, str) and not _WORD.match(piece)
 
 
-def _stem_or_value(piece: str | re.Match[str]) -> str:
+def _stem_or_value(piece: Piece) -> str:
     """A word's stem or a value; empty for a word that signals a change."""
     if not isinstance(piece, str):
         return _plain(piece)

@@ -146,26 +146,16 @@ def parts_of(
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
         opens, speaker = opens_of(candidate.passage), candidate.passage.speaker
-        to_assistant, to_agent = speaker == "user" and not people, speaker == "user" and agent
         for group in _groups(candidate, excluded, whole=whole and not people):
-            worth = _worth_of_group(c, candidate, group, prior[c], weights)
-            if worth:
-                rule = bool(candidate.within) or any(candidate.lines[i].sort == "rule" for i in group)
-                has_specifics = not agent and any(key[0] in "=#" for key in worth)
-                found.append(
-                    Part(
-                        c,
-                        group,
-                        speaker,
-                        worth,
-                        sum(worth.values()),
-                        opens,
-                        rule,
-                        has_specifics,
-                        to_assistant,
-                        to_agent,
-                    )
-                )
+            if worth := _worth_of_group(c, candidate, group, prior[c], weights):
+                part = Part(
+                    c, group, speaker, worth, sum(worth.values()), opens,
+                    rule=bool(candidate.within) or any(candidate.lines[i].sort == "rule" for i in group),
+                    has_specifics=not agent and any(key[0] in "=#" for key in worth),
+                    said_to_assistant=speaker == "user" and not people,
+                    said_to_agent=speaker == "user" and agent,
+                )  # fmt: skip
+                found.append(part)
     return found
 
 

@@ -239,27 +239,25 @@ def evidence_quality(scope: Scope, evidence: Evidence, question: Question, rows:
     mass = idf_mass(scope, question)
     plain = question.asks and len(question.text) <= PLAIN_CHARS and not question.reacts
     coverage_by_place = _coverage_by_place(scope, evidence.lexical, mass)
-    best = 0.0
-    for row in rows[:MOST_JUDGED]:
-        covered = max(
-            coverage(mass, scope.passages[row].words), _neighbour_coverage(coverage_by_place, int(scope.places[row]))
-        )
-        if len(question.terms) < FEW_TERMS and not (question.asks or question.looks_back):
+    is_vague = len(question.terms) < FEW_TERMS and not (question.asks or question.looks_back)
+
+    def quality(row: int) -> float:
+        beside = _neighbour_coverage(coverage_by_place, int(scope.places[row]))
+        covered = max(coverage(mass, scope.passages[row].words), beside)
+        if is_vague:
             covered *= len(question.terms) / FEW_TERMS
-        if evidence.cosines is None:
-            best = max(
-                best,
-                LEXICAL_ALONE * covered,
-                covered + CONFIDENT_ALONE if evidence.lexical_confidence >= CONFIDENT else 0.0,
-            )
-        else:
+        if evidence.cosines is not None:
             cosine = float(evidence.cosines[row])
-            best = max(best, covered + cosine, DENSE_ALONE * cosine if plain else 0.0)
-    if question.asks and rows and _agree(evidence, rows[:MOST_JUDGED]):
+            return max(covered + cosine, DENSE_ALONE * cosine if plain else 0.0)
+        if evidence.lexical_confidence >= CONFIDENT:
+            return max(LEXICAL_ALONE * covered, covered + CONFIDENT_ALONE)
+        return LEXICAL_ALONE * covered
+
+    judged = rows[:MOST_JUDGED]
+    best = max([0.0, *map(quality, judged)])
+    if question.asks and rows and _agree(evidence, judged):
         best += AGREEMENT
-    leans_on_context = question.follows_on and _is_people_only(
-        [scope.passages[row].passage for row in rows[:MOST_JUDGED]]
-    )
+    leans_on_context = question.follows_on and _is_people_only([scope.passages[row].passage for row in judged])
     return 1.0 / (1.0 + math.exp(-6.0 * (best - _required(question) - FOLLOWS_ON * leans_on_context)))
 
 

@@ -9,7 +9,8 @@ import math
 import threading
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -384,6 +385,15 @@ class Scope:
         if own is None:
             return np.arange(len(self))
         return self._richest.order(own, (key.session, key.project, key.unit), self.passages.ids, deadline)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold `lock`; wait for it first."""
+        self.lock.acquire()
+        try:
+            yield
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Unlock the scope, and close its index if the scope was dropped meanwhile."""

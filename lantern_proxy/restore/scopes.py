@@ -156,16 +156,13 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
     try:
         done = False
         while not done:
-            scope.lock.acquire()
-            try:
+            with scope.locked():
                 if scope.closed:
                     return
                 # a snapshot cannot be read in slices
                 done = scope.catch_up(archive, time.monotonic() + SLICE_S) if len(scope) else scope.step(archive)
                 if done:
                     scope.opening = False
-            finally:
-                scope.release()
             time.sleep(0)
         if snapshots.is_due(scope.key, len(scope), scope.kept):
             keep(scope, archive)
@@ -179,15 +176,12 @@ def _prepare_rest(scope: Scope, make: Precompute) -> None:
     threads."""
     try:
         while True:
-            scope.lock.acquire()
-            begun = time.monotonic()
-            try:
+            with scope.locked():
+                begun = time.monotonic()
                 if scope.closed or not scope.passages.unprepared:
                     scope.preparing = None
                     return
                 scope.passages.prepare_ahead(PREPARE_STEP, make)
-            finally:
-                scope.release()
             time.sleep((time.monotonic() - begun) * (1 / PREPARE_SHARE - 1))
     except Exception as error:  # this thread has no caller; the next restore does the rest or reports it
         scope.preparing = None
@@ -197,19 +191,17 @@ def _prepare_rest(scope: Scope, make: Precompute) -> None:
 def keep(scope: Scope, archive: Archive) -> bool:
     """Write a scope's snapshot; True if it exists now. Never raises: without a snapshot the next start reads the
     archive."""
-    scope.lock.acquire()
-    try:
+    with scope.locked():
         if scope.closed:
             return False
-        n, snapshot = len(scope), scope.snapshot(archive)
-        kept = snapshots.write(archive, scope.key, snapshot)
-        scope.kept = n if kept else scope.kept
-        return kept
-    except (ArchiveError, OSError, ValueError, MemoryError) as error:
-        log.warning("no snapshot of %d passages: %s", len(scope), error)
-        return False
-    finally:
-        scope.release()
+        try:
+            n, snapshot = len(scope), scope.snapshot(archive)
+            kept = snapshots.write(archive, scope.key, snapshot)
+            scope.kept = n if kept else scope.kept
+            return kept
+        except (ArchiveError, OSError, ValueError, MemoryError) as error:
+            log.warning("no snapshot of %d passages: %s", len(scope), error)
+            return False
 
 
 def large_scopes(archive: Archive, reach: str) -> list[tuple[Key, int]]:
@@ -256,14 +248,11 @@ def _open(scope: Scope, archive: Archive, advance: Callable[[int], None], *, res
     done, shown = False, 0
     while not done:
         begun = time.monotonic()
-        scope.lock.acquire()
-        try:
+        with scope.locked():
             if scope.closed:
                 return
             done = scope.step(archive)
             held = len(scope)
-        finally:
-            scope.release()
         advance(held - shown)
         shown = held
         if rest:

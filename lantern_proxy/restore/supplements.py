@@ -7,7 +7,7 @@ its answer     the reply to a passage that only asks
 its question   what a short passage answers: "Eight, I think."
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,25 +67,32 @@ class Supplements:
             text = pack.join(offer.passage.text, offer.spans)
             statements = [part for part in sentences_of(text) if not ends_asking(part)]
             if statements:
-                rows = self._updates.of(row, text, statements, people=people)
-                added = [self._offer(other, offer.score, self._up_to(MOST_CHARS)) for other in rows]
-                newer_answers = [] if people else self._newer_answers(row, offer)
-                added += [self._offer(other, offer.score, self._up_to(ANSWER_CHARS)) for other in newer_answers]
-                answers = [] if people else self._answer_to_closing_question(row, offer)
-                added += [self._offer(other, offer.score, self._up_to(SHORT_CHARS)) for other in answers]
-                added += self._updates_of_answers(answers, offer)
-                shown = [] if people else [each for short in (row, *rows) for each in self.context_of(short)]
-                added += [
-                    offer_of_row.get(other) or self._offer_of_lines(other, offer.score, lines) for other, lines in shown
-                ]
-                if not shown and len(text) <= SHORT_CHARS:
-                    added += [self._offer(other, offer.score, _last_line) for other in self._question_before(row)]
+                added = self._of_statements(row, offer, text, statements, offer_of_row, people=people)
             else:
-                rows = self._answer_to(row)
-                added = [self._offer(other, offer.score, self._up_to(ANSWER_CHARS), spare=rank > 0) for other in rows]
-                added += [] if people else self._updates_of_answers(rows, offer)
+                answers = self._answer_to(row)
+                added = self._offers(answers, offer, ANSWER_CHARS, spare=rank > 0)
+                added += [] if people else self._updates_of_answers(answers, offer)
             found[offer.passage.id] = [each for each in added if each is not None]
         return found
+
+    def _of_statements(
+        self, row: int, offer: pack.Offer, text: str, statements: Sequence[str],
+        offer_of_row: Mapping[int, pack.Offer], *, people: bool,
+    ) -> list[pack.Offer | None]:  # fmt: skip
+        """The supplements of a passage that states something."""
+        updates = self._updates.of(row, text, statements, people=people)
+        added, context = self._offers(updates, offer, MOST_CHARS), list[tuple[int, tuple[int, ...]]]()
+        if not people:
+            added += self._offers(self._newer_answers(row, offer), offer, ANSWER_CHARS)
+            answers = self._answer_to_closing_question(row, offer)
+            added += self._offers(answers, offer, SHORT_CHARS) + self._updates_of_answers(answers, offer)
+            context = [each for short in (row, *updates) for each in self.context_of(short)]
+            added += [
+                offer_of_row.get(other) or self._offer_of_lines(other, offer.score, lines) for other, lines in context
+            ]
+        if not context and len(text) <= SHORT_CHARS:
+            added += [self._offer(other, offer.score, _last_line) for other in self._question_before(row)]
+        return added
 
     def context_of(self, row: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """(row, lines) that a reader needs to understand the message at `row`: see Context.shown."""
@@ -180,8 +187,7 @@ class Supplements:
         """Updates of those `answers` that a user gave."""
         said = [row for row in answers if self._passage(row).speaker == "user"]
         rows = [other for row in said for other in self._updates.of(row, self.scope.passages[row].flat, ())]
-        made = [self._offer(other, offer.score, self._up_to(MOST_CHARS)) for other in rows]
-        return made + [
+        return self._offers(rows, offer, MOST_CHARS) + [
             self._offer_of_lines(other, offer.score, lines) for short in rows for other, lines in self.context_of(short)
         ]
 
@@ -199,6 +205,16 @@ class Supplements:
         some = check_presence(self.scope, rows, self.present, self.ask)
         found = candidates_of([(row, read) for row, read, reason in some if not reason], self.present, self.ask)
         return [each for each in self.source.still_allowed(self.ask, found) if each.lost]
+
+    def _offers(
+        self, rows: Iterable[int], to: pack.Offer, chars: int, *, spare: bool = False
+    ) -> list[pack.Offer | None]:
+        """Offers of the passages at `rows`, as supplements of the offer `to`: of each the lost lines that cover most of
+        the question, up to `chars` characters."""
+        return [
+            self._offer(row, to.score, lambda candidate: self._most_relevant(candidate, chars), spare=spare)
+            for row in rows
+        ]
 
     def _offer_of_lines(self, row: int, score: float, lines: Sequence[int]) -> pack.Offer | None:
         """An offer of those `lines` that the request lacks."""
@@ -219,10 +235,6 @@ class Supplements:
             candidate.passage, spans, score, (1.0,) * len(spans), words, names=led,
             name_chars=name_chars(candidate.passage), spare=spare,
         )  # fmt: skip
-
-    def _up_to(self, chars: int) -> Callable[[Candidate], list[int]]:
-        """Selects the lost lines that cover most of the question, up to `chars` characters."""
-        return lambda candidate: self._most_relevant(candidate, chars)
 
     def _most_relevant(self, candidate: Candidate, most_chars: int) -> list[int]:
         """The lost lines that cover most of the question, up to `most_chars` characters, at least one; ascending."""

@@ -45,23 +45,7 @@ def without_weak(
     if is_agent_session([each.passage for each in scope.passages.of(order)]):
         is_strong = _strong_in_agent_session(candidates, scope, evidence, mass, order)
     else:
-        reference_row = _reference_row(candidates, scope, mass, order)
-        least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(reference_row)
-        reference = scope.passages[reference_row].passage
-        best, lost = scope.passages[order[0]], {candidate.row for candidate in candidates}
-        is_shown = bool(ask.shown) or (order[0] not in lost and not ends_asking(best.flat))
-        is_worded = coverage(mass, scope.passages[reference_row].words) >= SURELY
-
-        def is_strong(candidate: Candidate) -> bool:
-            row, passage = candidate.row, candidate.passage
-            held = coverage(mass, scope.passages[row].words)
-            near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
-            lays_down = any(candidate.lines[i].sort in ("rule", "preference") for i in candidate.lost)
-            bears = people or held > 0 or near or not (is_shown or (is_worded and not lays_down))
-            together = (passage.session, passage.turn) == (reference.session, reference.turn)  # of the same turn
-            is_told = held >= SURELY or together or passage.pinned
-            return is_told or (bears and evidence.score(row) >= least)
-
+        is_strong = _strong_in_chat(candidates, scope, evidence, mass, order, ask, people=people)
     found = [candidate for candidate in candidates if is_strong(candidate)]
     taken = {candidate.row for candidate in found}
     ask.passed.all([candidate for candidate in candidates if candidate.row not in taken], "weak")
@@ -118,6 +102,31 @@ def _reference_row(
     lost = {candidate.row for candidate in candidates}
     others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
     return next(others, order[0])
+
+
+def _strong_in_chat(
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
+    ask: Ask, *, people: bool,
+) -> Callable[[Candidate], bool]:  # fmt: skip
+    """The test for a strong candidate in a chat, see without_weak()."""
+    reference_row = _reference_row(candidates, scope, mass, order)
+    least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(reference_row)
+    reference = scope.passages[reference_row].passage
+    best, lost = scope.passages[order[0]], {candidate.row for candidate in candidates}
+    is_shown = bool(ask.shown) or (order[0] not in lost and not ends_asking(best.flat))
+    is_worded = coverage(mass, scope.passages[reference_row].words) >= SURELY
+
+    def is_strong(candidate: Candidate) -> bool:
+        row, passage = candidate.row, candidate.passage
+        held = coverage(mass, scope.passages[row].words)
+        near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
+        lays_down = any(candidate.lines[i].sort in ("rule", "preference") for i in candidate.lost)
+        bears = people or held > 0 or near or not (is_shown or (is_worded and not lays_down))
+        together = (passage.session, passage.turn) == (reference.session, reference.turn)
+        is_told = held >= SURELY or together or passage.pinned
+        return is_told or (bears and evidence.score(row) >= least)
+
+    return is_strong
 
 
 def _strong_in_agent_session(

@@ -96,23 +96,19 @@ async def _connect_first(addresses: list[Address]) -> socket.socket:
     """The first socket that connects."""
     if len(addresses) == 1:
         return await _open(addresses[0])
-    running: set[asyncio.Task[socket.socket]] = set()
+    untried, running = [*addresses], set[asyncio.Task[socket.socket]]()
     error: BaseException = OSError("no address")
     try:
-        for at, address in enumerate(addresses):
-            running.add(asyncio.create_task(_open(address)))
-            last = at == len(addresses) - 1
-            while running:
-                done, running = await asyncio.wait(
-                    running, timeout=None if last else _AFTER_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done:
-                    if task.exception() is None:
-                        running |= done - {task}  # two may connect at the same time
-                        return task.result()
-                    error = task.exception() or error
-                if not last:
-                    break
+        while untried or running:
+            if untried:
+                running.add(asyncio.create_task(_open(untried.pop(0))))
+            patience_s = _AFTER_S if untried else None
+            done, running = await asyncio.wait(running, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if task.exception() is None:
+                    running |= done - {task}  # two may connect at the same time
+                    return task.result()
+                error = task.exception() or error
         raise error
     finally:
         for task in running:

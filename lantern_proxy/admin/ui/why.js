@@ -44,7 +44,7 @@ function rankings(placed, left = []) {
 
 const KINDS = { loss: ["What the compaction lost", "Chosen when no question was known: the most specific details, for their length, that stand nowhere in the request."], question: ["What the question needs", "Chosen for the question that was asked."] };
 
-const displaced = (one, passed) => { const like = passed.filter((other) => ["similar", "echo"].includes(other.reason) && other.other === one.passage.id); return like.length > 0 && h("span", {}, `displaced ${plural(like.length, "passage")} whose words it holds`); };
+const displaced = (one, passed) => { const like = passed.filter((other) => ["similar", "echo"].includes(other.reason) && other.other === one.passage.id); return like.length > 0 && h("span", {}, `taken instead of ${plural(like.length, "passage")} with much the same content`); };
 
 const leftOut = (passed, { request, taken }, open) => h("details", { class: "leftout", open }, h("summary", {}, `Left out: the best ${plural(passed.length, "passage")}, and why`),
   h("div", { class: "cardlist" }, passed.map((one) => card(one.passage, { id: where(one), rank: one.rank, request, edits: 0, note: [h("span", { class: REFUSED.has(one.reason) ? "tag lost" : "tag plain" }, one.why), taken?.has(one.passage.id) && h("span", {}, "the other block has it")] }))));
