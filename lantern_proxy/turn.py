@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.turn_blocks import BLOCK_OPEN, between_blocks, strip_block
 from lantern_proxy.turn_memo import Memo
@@ -179,12 +180,17 @@ class Head(Struct, frozen=True, kw_only=True, gc=False):
     """Did the session ever lose something?"""
     person: str = ""
     """The person that its client names, as in Request; "" for nobody, or several."""
+    forks: "tuple[Head, ...]" = ()
+    """The branches to which its client may return, as it showed them, latest first."""
+    position: int = 0
+    """How many messages the session had when its client left this branch; 0 if it did not."""
 
     def without(self, gone: Container[str]) -> "Head":
         """The head without the messages whose keys are `gone`."""
         altered = self.altered and {key: prints for key, prints in self.altered.items() if key not in gone}
-        keys, abandoned = ([key for key in some if key not in gone] for some in (self.keys, self.abandoned))
-        return Head(keys=tuple(keys), altered=altered, abandoned=tuple(abandoned), lost=self.lost, person=self.person)
+        keys, abandoned = (tuple([key for key in some if key not in gone]) for some in (self.keys, self.abandoned))
+        forks = tuple([branch.without(gone) for branch in self.forks])
+        return replace(self, keys=keys, altered=altered, abandoned=abandoned, forks=forks)
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -247,6 +253,8 @@ class Filed(Struct, frozen=True, kw_only=True, gc=False):
     """Does it belong to a side call (a title, a summary)? Such messages are archived, but never restored."""
     partial: bool = False
     """Did the answer break off here?"""
+    names: tuple[str, ...] = ()
+    """Ids of the answer that ends with this message."""
     created_at: float
 
 

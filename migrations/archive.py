@@ -288,3 +288,11 @@ _M013_UNCUT = (
 def m014_prints(db: Database) -> None:
     # Which sessions hold a message that says just this?
     db.execute("CREATE INDEX messages_by_print ON messages (tenant, print, session)")
+
+
+@migrations()
+def m015_branches(db: Database) -> None:
+    # Where in its session a stored answer stands: the ids of the answer that ends with a message, one a line. And the
+    # branches to which a client may return, JSON: each a head, of which `shared` keys are the first of `keys`.
+    db.execute("ALTER TABLE messages ADD COLUMN names TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE heads ADD COLUMN forks TEXT NOT NULL DEFAULT '[]'")

@@ -181,7 +181,8 @@ def test_a_message_and_its_passage_come_back_as_they_were(archive: Archive, text
 )
 def test_any_message_keeps_its_items_and_its_bytes(archive: Archive, kinds: list[tuple[Any, str]], raw: bytes) -> None:
     items = [item("assistant", kind, text, name="n\ud800", ids=("id",)) for kind, text in kinds]
-    one = structs.replace(filed(0, "x", side=True, partial=True), message=message("assistant", items, raw))
+    one = structs.replace(filed(0, "x", side=True, partial=True, names=("resp_1", "msg_1")),
+                          message=message("assistant", items, raw))  # fmt: skip
     session = os.urandom(8).hex()
     archive.write([record(0, session=session, messages=(one,), passages=())])
     assert archive.of(MINE).messages(session) == [one]
@@ -204,7 +205,9 @@ def test_the_head_is_what_the_newest_main_request_shows(archive: Archive) -> Non
 
 
 def test_a_head_comes_back_as_it_was_written(archive: Archive) -> None:
-    head = Head(keys=("k1", "k2"), altered={"k2": (b"\0\xff", b"two")}, abandoned=("k3",), lost=True)
+    left = Head(keys=("k4",), altered={"k4": (b"4",)}, abandoned=("k2",), lost=True, person="ab", position=5)
+    forks = Head(keys=("k1", "k3"), position=3), left
+    head = Head(keys=("k1", "k2"), altered={"k2": (b"\0\xff", b"two")}, abandoned=("k3",), lost=True, forks=forks)
     archive.write([record(0, head=head)])
     assert archive.of(MINE).head("s1") == head
     archive.write([record(1, head=structs.replace(head, altered=None))])

@@ -5,9 +5,10 @@ import json
 
 import pytest
 from chats import Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
+from msgspec.structs import replace
 
-from lantern_proxy.follow import Step, follow, reply
-from lantern_proxy.turn import Identity
+from lantern_proxy.follow import Step
+from lantern_proxy.history import head_of
 from lantern_proxy.wire import responses
 
 
@@ -31,8 +32,10 @@ def left(chat: Chat, word: str) -> list[str]:
 
 @pytest.mark.parametrize("rounds", [1, 6])
 @pytest.mark.parametrize("kept", [5, 100])
-def test_what_was_said_on_one_branch_is_none_of_the_other_one_s(rounds, kept):
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_said_on_one_branch_is_none_of_the_other_one_s(rounds, kept, restarts):
     a, b = cloned(rounds)
+    a.lab.restarts = restarts
     for n in range(3):
         for chat, own, other in ((a, "amber", "birch"), (b, "birch", "amber")):
             chat.history.append(user(f"And what was number {n} about, {other[0]}?"))
@@ -129,13 +132,11 @@ class Stored:
 
     def __init__(self) -> None:
         self.lab = Lab()
-        self.ids = (f"ses_{n}" for n in itertools.count(1))
 
     def ask(self, said: str, before: str = "", named: str = "", **more: object) -> Step:
         data = {"input": [user(said)], "previous_response_id": before or None, **more}
         request = responses.read(json.dumps(data).encode())
-        who = Identity(ids=(("x-session-id", named),) if named else ())
-        return follow(self.lab.index, request, who, now=self.lab.now, new_id=lambda: next(self.ids))
+        return self.lab.take(request, {"x-session-id": named} if named else {})
 
     def turn(self, said: str, before: str = "", named: str = "", **more: object) -> tuple[Step, str]:
         """The request, and what its answer is called."""
@@ -144,7 +145,7 @@ class Stored:
         content = [{"type": "output_text", "text": f"{said} That is noted."}]
         output = [{"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
         data = {"id": f"resp_{number}", "status": "completed", "output": output}
-        reply(self.lab.index, step.session, responses.read_answer(json.dumps(data).encode(), streamed=False), now=0.0)
+        self.lab.told(step, responses.read_answer(json.dumps(data).encode(), streamed=False))
         return step, f"resp_{number}"
 
     def talk(self, about: str, count: int, before: str = "") -> list[str]:
@@ -196,8 +197,10 @@ def test_who_names_a_stored_answer_goes_on_behind_it_under_whatever_id():
     assert (step.event, step.session.id) == ("turn", first.session.id), step.link.why
 
 
-def test_who_begin_behind_one_stored_answer_have_conversations_of_their_own():
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_begin_behind_one_stored_answer_have_conversations_of_their_own(restarts):
     stored = Stored()
+    stored.lab.restarts = restarts
     primer = stored.turn("Here is the manual of the pump.")[1]
     last = {who: stored.turn(f"I am {who}.", primer) for who in ("Rosa", "Emil", "Ida")}
     for who, (first, name) in last.items():
@@ -207,8 +210,10 @@ def test_who_begin_behind_one_stored_answer_have_conversations_of_their_own():
     assert len({first.session.id for first, _ in last.values()}) == 3
 
 
-def test_who_goes_back_to_a_stored_answer_is_on_a_branch_and_may_come_back():
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_goes_back_to_a_stored_answer_is_on_a_branch_and_may_come_back(restarts):
     stored = Stored()
+    stored.lab.restarts = restarts
     names = stored.talk("the harbour", 5)
     there, other = stored.turn("And of the bridge?", names[2])
     assert there.event == "branch"
@@ -414,8 +419,13 @@ def test_an_aside_with_the_whole_history_is_no_other_conversation_behind_its_fir
     assert step.session.id == "ses_1", step.link.why
 
 
-@pytest.mark.parametrize(("edited", "known"), [(False, True), (True, False)])
-def test_after_a_restart_a_stored_answer_leads_back_only_where_no_branch_was_left(edited, known):
+@pytest.mark.parametrize(("named", "edited", "known"), [
+    (False, False, True), (False, True, False), (True, False, True), (True, True, True),
+])  # fmt: skip
+def test_after_a_restart_a_stored_answer_without_its_names_leads_back_only_where_no_branch_was_left(
+    named, edited, known
+):
+    """An earlier version archived none."""
     lab = Lab()
 
     def turn(said: str, before: str = "") -> tuple[Step, str]:
@@ -434,9 +444,46 @@ def test_after_a_restart_a_stored_answer_leads_back_only_where_no_branch_was_lef
         first, name = turn(f"Point {n} of the pump.", name)
     if edited:
         turn("What does it weigh?", before)
+    for kept in () if named else lab.kept.values():
+        kept.filed = [replace(f, names=()) for f in kept.filed]
     lab.restart()
     step, _ = turn("What does it cost?", name)
     assert (step.session.id == first.session.id) is known, step.link.why
+    assert len(step.session.abandoned) == (2 if edited and known else 0)
+
+
+def test_a_session_has_its_branches_and_the_names_of_its_answers_after_restarts_too():
+    stored = Stored()
+    names = stored.talk("the harbour", 3)
+    _, there = stored.turn("And of the bridge?", names[1])
+    stored.turn("And what of point 3?", names[-1])
+    stored.turn("Who built it?", there)
+
+    def states() -> list[tuple[object, ...]]:
+        session = stored.lab.index.sessions["ses_1"]
+        return [
+            (s.keys, {*s.abandoned}, s.position, s.chain, [(e.key, e.names, e.altered) for e in s.head])
+            for s in (session, *session.forks)
+        ]
+
+    before = states()
+    assert len(before) > 1
+    for _ in range(2):
+        stored.lab.restart()
+        assert states() == before
+        stored.lab.kept["ses_1"].head = head_of(stored.lab.index.sessions["ses_1"])
+
+
+def test_a_copy_in_which_all_was_said_that_was_said_in_the_other_one_is_left_for_the_other_one():
+    a, answer = Chat(Lab()), "We are open from 9 to 18, on Saturdays until noon."
+    for said, told in turns("zephyr", 2):
+        a.turn(said, told)
+    b = Chat(a.lab, history=[*a.history], session=a.session)
+    a.turn("Thanks.", answer)
+    for said in "My contract is 4711.", "Thanks.":
+        assert b.turn(said, answer).session.id == a.session
+    a.turn("Thanks.", answer)
+    assert left(a, "4711") == ["My contract is 4711."]
 
 
 @pytest.mark.parametrize(("first", "then"), [

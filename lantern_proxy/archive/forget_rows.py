@@ -41,12 +41,12 @@ _LEAST = 3
 """A cut text may end in fewer characters of what is forgotten by chance."""
 _IN = " IN (SELECT value FROM json_each(?))"
 _HEAD = f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?"
-_SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?, ?) WHERE tenant = ? AND session = ?"
+_SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?, ?, ?) WHERE tenant = ? AND session = ?"
 _WITH_SIDES = " AND (id = ? OR parent = ? AND substr(id, 1, ?) = ?)"
 """SQL: a session with its sub-agents and side calls, as session_rows.session_of() defines them. Other ids may begin
 alike: programs that archive through the library name sessions with dots of their own."""
 _MESSAGES = """SELECT session, print, key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial,
-        created_at FROM messages WHERE tenant = ?"""
+        created_at, names FROM messages WHERE tenant = ?"""
 _PASSAGES = "SELECT id, session, message, turn, unit, hash, text FROM passages WHERE tenant = ? AND id > ?"
 _QUOTING = f"SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session'){_IN}"
 _DROP_MESSAGE = "DELETE FROM messages WHERE tenant = ? AND session = ? AND key = ?"

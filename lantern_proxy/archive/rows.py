@@ -8,6 +8,8 @@ encodes them nevertheless, and read the same way. In ids lone surrogates are esc
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 import msgspec
@@ -73,29 +75,38 @@ def unlines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-HEAD = "keys, altered, abandoned, lost, person"
+HEAD = "keys, altered, abandoned, lost, person, forks"
 """The columns that from_head writes and to_head reads."""
 
 
 def from_head(head: Head) -> Row:
     altered = None if head.altered is None else dumps(plain_head(head)["altered"])
     lost = int(head.lost)  # sqlite3 asks a boolean for an adapter, too: see blob()
-    return name(lines(head.keys)), altered, name(lines(head.abandoned)), lost, head.person
+    forks = dumps([_plain_fork(fork, head) for fork in head.forks])
+    return name(lines(head.keys)), altered, name(lines(head.abandoned)), lost, head.person, forks
+
+
+def _plain_fork(fork: Head, head: Head) -> dict[str, Any]:
+    """A branch in the form of an export, without the keys that it shares with the head: they may be many."""
+    shared = sum(takewhile(bool, map(eq, fork.keys, head.keys)))
+    return plain_head(fork) | {"shared": shared, "head": fork.keys[shared:]}
 
 
 def to_head(row: Row) -> Head:
-    keys, altered, abandoned, lost, person = row
-    shown = None if altered is None else json.loads(altered)
-    told = {"head": unlines(keys), "altered": shown, "abandoned": unlines(abandoned), "lost": lost, "person": person}
-    return head_of(told)
+    keys, altered, abandoned, lost, person, forks = row
+    shown, head = None if altered is None else json.loads(altered), unlines(keys)
+    told = {"head": head, "altered": shown, "abandoned": unlines(abandoned), "lost": lost, "person": person}
+    return head_of(
+        told | {"forks": [fork | {"head": [*head[: fork["shared"]], *fork["head"]]} for fork in json.loads(forks)]}
+    )
 
 
 def plain_head(head: Head) -> dict[str, Any]:
     """A head in the form of an export: fingerprints as hex."""
     altered = head.altered
     shown = None if altered is None else {name(key): [p.hex() for p in prints] for key, prints in altered.items()}
-    told = {"head": head.keys, "altered": shown, "abandoned": head.abandoned, "lost": head.lost}
-    return told | {"person": head.person}
+    told = {"head": head.keys, "altered": shown, "abandoned": head.abandoned, "lost": head.lost, "person": head.person}
+    return told | ({"position": head.position} if head.position else {"forks": [*map(plain_head, head.forks)]})
 
 
 def head_of(row: Mapping[str, Any]) -> Head:
@@ -103,8 +114,11 @@ def head_of(row: Mapping[str, Any]) -> Head:
     altered = row.get("altered")
     shown = None if altered is None else {key: tuple(map(bytes.fromhex, prints)) for key, prints in altered.items()}
     keys, abandoned = tuple(row["head"]), tuple(row.get("abandoned", ()))
-    lost, person = bool(row.get("lost")), str(row.get("person") or "")
-    return Head(keys=keys, altered=shown, abandoned=abandoned, lost=lost, person=person)
+    lost, person, position = bool(row.get("lost")), str(row.get("person") or ""), int(row.get("position", 0))
+    return Head(
+        keys=keys, altered=shown, abandoned=abandoned, lost=lost, person=person, position=position,
+        forks=tuple(map(head_of, row.get("forks", ()))),
+    )  # fmt: skip
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -182,7 +196,7 @@ def from_filed(tenant: str, session: str, filed: Filed) -> Row:
     return (
         tenant, session, name(filed.key), filed.position, filed.turn, message.role, exact(message.text),
         dumps([_from_item(item) for item in message.items]), blob(message.raw), blob(message.print), int(filed.side),
-        int(filed.partial), filed.created_at,
+        int(filed.partial), filed.created_at, name(lines(filed.names)),
     )  # fmt: skip
 
 
@@ -194,7 +208,7 @@ def _from_item(item: Item) -> list[Any]:
 
 
 def to_filed(row: Row) -> Filed:
-    (key, position, turn, role, text, items, raw, print_, side, partial, created_at) = row
+    (key, position, turn, role, text, items, raw, print_, side, partial, created_at, names) = row
     message = Message(role, _to_items(_loads(items), text), raw, print_)
     return Filed(
         key=key,
@@ -203,6 +217,7 @@ def to_filed(row: Row) -> Filed:
         message=message,
         side=bool(side),
         partial=bool(partial),
+        names=unlines(names),
         created_at=created_at,
     )
 

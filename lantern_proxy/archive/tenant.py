@@ -42,8 +42,8 @@ _SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.crea
         (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant AND m.session = s.id),
         (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.session = s.id AND p.unit = 'passage')
     FROM sessions s WHERE s.tenant = ?"""
-_MESSAGES = """SELECT key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial, created_at
-    FROM messages WHERE tenant = ? AND session = ? ORDER BY position, id"""
+_MESSAGES = """SELECT key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial, created_at,
+        names FROM messages WHERE tenant = ? AND session = ? ORDER BY position, id"""
 # CROSS JOIN: the values come first. SQLite has no statistics, and would otherwise scan the whole tenant.
 _HOLDERS = """SELECT s.id FROM (
         SELECT i.session FROM json_each(:values) v CROSS JOIN ids i ON i.tenant = :tenant AND i.value = v.value
@@ -328,5 +328,6 @@ def _plain(filed: Filed) -> dict[str, Any]:
     return {
         "key": filed.key, "position": filed.position, "turn": filed.turn, "role": message.role, "text": message.text,
         "items": items, "raw": message.raw.decode("utf-8", "surrogateescape"), "print": message.print.hex(),
-        "side": filed.side, "partial": filed.partial, "created_at": filed.created_at,
+        "side": filed.side, "partial": filed.partial, "names": filed.names,
+        "created_at": filed.created_at,
     }  # fmt: skip

@@ -273,7 +273,7 @@ def _message(row: Row) -> Filed:
     message = Message(row["role"], items, raw, bytes.fromhex(row["print"]))
     return Filed(
         key=row["key"], position=row["position"], turn=row["turn"], message=message, side=bool(row["side"]),
-        partial=bool(row["partial"]), created_at=row["created_at"],
+        partial=bool(row["partial"]), names=tuple(row.get("names", ())), created_at=row["created_at"],
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ _FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
 _UNCUT = "INSERT INTO uncut (tenant, project, session, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 CROSS_OUT = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
 _LEFT = """SELECT u.tenant, u.project, m.session, m.key, m.position, m.turn, m.role, m.text, m.items, m.raw, m.print,
-        m.side, m.partial, m.created_at
+        m.side, m.partial, m.created_at, m.names
     FROM uncut u JOIN messages m ON m.tenant = u.tenant AND m.session = u.session AND m.key = u.key
     ORDER BY u.tenant, m.session, m.position LIMIT ?"""
 
@@ -63,12 +63,12 @@ _LOST = """UPDATE requests SET lost = (
             CROSS JOIN messages m ON m.tenant = requests.tenant AND m.key = k.value GROUP BY m.key))
     WHERE tenant = ? AND id = ?"""
 _MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, text, items, raw, print, side, partial,
-        created_at)
-    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
+        created_at, names)
+    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)
     ON CONFLICT (tenant, key, session) DO NOTHING"""
-_HEAD = f"""INSERT INTO heads (tenant, session, {HEAD}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session)
+_HEAD = f"""INSERT INTO heads (tenant, session, {HEAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session)
     DO UPDATE SET ({HEAD}) =
-        (excluded.keys, excluded.altered, excluded.abandoned, excluded.lost, excluded.person)"""
+        (excluded.keys, excluded.altered, excluded.abandoned, excluded.lost, excluded.person, excluded.forks)"""
 _ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
         tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)

@@ -166,16 +166,22 @@ def shown_beside(
 
 
 def _file(
-    session: Session, keyed: Iterable[tuple[str, Message]], *, now: float, partial: bool = False
-) -> tuple[Filed, ...]:
-    """The messages that the session had not held, as they are filed. keyed: (key, message)"""
+    session: Session, keyed: Iterable[tuple[str, Message]], *, now: float, partial: bool = False,
+    names: Mapping[str, tuple[str, ...]] = {},
+) -> tuple[Filed, ...]:  # fmt: skip
+    """The messages that the session had not held, as they are filed.
+
+    keyed: (key, message); names: key -> ids of the answer that ends there
+    """
     filed: dict[str, Filed] = {}
     turn = session.turn
     for key, m in keyed:
         if key not in session.keys and key not in filed:
             turn += m.role == "user" and any(i.kind == "text" and i.print not in BLANK for i in m.items)
-            filed[key] = Filed(key=key, position=session.position + len(filed), turn=turn, message=m,
-                               side=session.side, partial=partial, created_at=now)  # fmt: skip
+            filed[key] = Filed(
+                key=key, position=session.position + len(filed), turn=turn, message=m, side=session.side,
+                partial=partial, names=names.get(key, ()), created_at=now,
+            )  # fmt: skip
     return tuple(filed.values())
 
 
@@ -189,10 +195,11 @@ def head_of(session: Session) -> Head:
     altered = {
         e.key: tuple([i.print for i in e.message.items if i.kind != "reasoning"]) for e in session.head if e.altered
     }
-    abandoned = tuple(sorted(session.abandoned))
+    forks = tuple([replace(head_of(branch), position=branch.position) for branch in session.forks])
     return Head(
-        keys=keys_of(session.head), altered=altered, abandoned=abandoned, lost=session.lost, person=session.person
-    )
+        keys=keys_of(session.head), altered=altered, abandoned=tuple(sorted(session.abandoned)), lost=session.lost,
+        person=session.person, forks=forks,
+    )  # fmt: skip
 
 
 def _said_by(m: Message, before: Message) -> Message:
@@ -250,7 +257,8 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
         if n < leading:
             head.append(Entry(key, m, True, names=answer.ids if n == leading - 1 else ()))
             end = chain_after(end, m)
-    filed = _file(session, keyed, now=now, partial=not answer.complete)
+    names = {head[-1].key: answer.ids} if answer.messages else {}
+    filed = _file(session, keyed, now=now, partial=not answer.complete, names=names)
     after = replace(
         session, head=tuple(head), chain=end, answered=session.answered or bool(answer.messages),
         keys=_keys_with(session, filed), position=session.position + len(filed), last_seen_at=now,

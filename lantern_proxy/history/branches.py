@@ -101,8 +101,8 @@ def with_answered_branch(session: Session, before: Session, after: Session) -> S
 
 
 def on_branch(session: Session, request: Request) -> Session:
-    """The session in the state of which the request shows most, or that ends in the stored answer it names; unchanged
-    if that is the current state."""
+    """The session in the state that the request goes on with, or of which it shows most, or that ends in the stored
+    answer it names; unchanged if that is the current state."""
     if request.delta:
         return _behind_stored(session, request)
     if not session.forks or goes_on(session, request):
@@ -125,8 +125,10 @@ def on_branch(session: Session, request: Request) -> Session:
         is_told = any(was_asked_with(text, told) for text in texts)
         return sum(role == "assistant" for role in held.values()), len(held) + is_told
 
-    best = max(session.forks, key=shown)
-    if shown(best) <= shown(session):
+    now = {e.key for e in session.head}
+    own = [each for each in session.forks if each.head and each.head[-1].key not in now and goes_on(each, request)]
+    best = max(own or session.forks, key=shown)
+    if not own and shown(best) <= shown(session):
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
@@ -155,7 +157,7 @@ def starts_after(session: Session, name: str) -> bool:
 
 def is_on_dropped_branch(session: Session, name: str) -> bool:
     """Did the upstream store this answer at a place that no state of the session shows: on a branch that is no longer
-    kept, or, of a session from the archive, which has no names, on one of several? Without branches it is the end."""
+    kept, or, if an earlier version archived it without its names, on one of several? Without branches it is the end."""
     return not _place_of(session, name)[1] and bool(session.abandoned or any(e.names for e in session.head))
 
 

@@ -22,7 +22,7 @@ class Entry(Struct, frozen=True, gc=False):
     altered: bool = False
     """Does its client show it otherwise than it was filed: cleared, cut, with other times?"""
     names: tuple[str, ...] = ()
-    """Ids of the answer that ends with this message, if its upstream stores answers. They are not archived."""
+    """Ids of the answer that ends with this message, if its upstream stores answers."""
 
 
 Names = tuple[bytes | str, ...]

@@ -23,15 +23,17 @@ def recall(index: SessionIndex, row: Session, filed: Sequence[Filed], head: Head
     """
     names = frozenset(ids) - {row.id, row.family}
     groups = _at_once(filed)
-    entries = {f.key: Entry(f.key, f.message, _is_answer(some)) for some in groups for f in some}
+    entries = {f.key: Entry(f.key, f.message, _is_answer(some), names=f.names) for some in groups for f in some}
     whole = _with_all(row, filed, entries, head)
     whole = replace(whole, opening=_opening(groups, head))
     if not (names or whole.system or whole.tools):
         called = frozenset(call.name for f in filed for call in f.message.calls)
         whole = replace(whole, tools=called, imported=True)
     own = {value for f in filed for value in f.message.ids}
-    remember(index, whole, ids=names - own)  # all it ever held, so that every text of it is found
-    session = _with_head(whole, entries, head)
+    answers = {value for f in filed for value in f.names}  # also one that its client took for the session's id
+    remember(index, whole, ids=(names - own) | answers)  # all it ever held, so that every text of it is found
+    forks = tuple(_with_head(_as_left(whole, filed, entries, branch), entries, branch) for branch in head.forks)
+    session = replace(_with_head(whole, entries, head), forks=forks)
     remember(index, session, asked=chain_of(before_answer(session)))
     return session
 
@@ -41,7 +43,7 @@ def _with_all(row: Session, filed: Sequence[Filed], entries: Mapping[str, Entry]
     ordered = sorted(filed, key=lambda f: f.position)
     request = Request(api=row.api, model="", messages=tuple(f.message for f in ordered))
     held = tuple(entries.values())
-    abandoned = {key: entries[key].message.print for key in head.abandoned if key in entries}
+    abandoned = _abandoned(entries, head)
     return replace(
         row, head=held, chain=chain_of(held), keys=frozenset(entries), system=system_text(request),
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
@@ -50,6 +52,20 @@ def _with_all(row: Session, filed: Sequence[Filed], entries: Mapping[str, Entry]
         before=answers_of(entries[f.key] for f in ordered if f.key not in abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
+
+
+def _as_left(whole: Session, filed: Sequence[Filed], entries: Mapping[str, Entry], branch: Head) -> Session:
+    """The session with everything it held when its client left a branch."""
+    until = [f for f in filed if f.position < branch.position]
+    return replace(
+        whole, keys=frozenset(f.key for f in until), abandoned=_abandoned(entries, branch),
+        before=answers_of(entries[f.key] for f in until if f.key not in branch.abandoned), lost=branch.lost,
+        person=branch.person, position=branch.position,
+    )  # fmt: skip
+
+
+def _abandoned(entries: Mapping[str, Entry], head: Head) -> Mapping[str, bytes]:
+    return {key: entries[key].message.print for key in head.abandoned if key in entries}
 
 
 def _with_head(whole: Session, entries: Mapping[str, Entry], head: Head) -> Session:
@@ -113,4 +129,4 @@ def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
             items.append(replace(i, print=print))
     items += [Item(entry.message.role, "text", "", "", (), print) for print in others]
     shown = message(entry.message.role, items, entry.message.raw)
-    return Entry(entry.key, shown, entry.produced, altered=True)
+    return replace(entry, message=shown, altered=True)
