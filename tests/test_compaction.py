@@ -811,6 +811,16 @@ def test_answers_for_which_one_and_the_same_mark_stands_were_cleared(marks, even
     assert chat.turn("go on", "going on").event == event
 
 
+@pytest.mark.parametrize(("left", "event"), [("[omitted due to length]", "cleared"), ("Never mind the port.", "turn")])
+def test_a_text_that_became_a_note_in_brackets_was_cleared(left, event):
+    chat = Chat(Lab())
+    said = "The staging database listens on port 54817 and belongs to Marit Solheim, who is away until March."
+    chat.turn(said, "I will keep that in mind.")
+    chat.turn("Is it reachable?", "It is, since this morning.")
+    chat.history[0] = user(left)
+    assert chat.turn("go on", "going on").event == event
+
+
 def test_a_long_text_cut_to_a_placeholder_is_cleared():
     chat = Chat(Lab())
     chat.turn("Look at this log:\n" + file_of("zephyr", 1), "It shows that the worker restarts every hour.")

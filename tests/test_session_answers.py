@@ -159,3 +159,33 @@ def test_a_session_that_was_asked_nothing_but_blanks_does_no_harm():
     lab.answer(lab.ask([{"role": "system", "content": SYSTEM}]), assistant(shop))
     chat = Chat(lab, history=[user(shop), assistant("Is that the text of the shop?"), user("Yes. What is it?")])
     assert chat.send().event == "new"
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+@pytest.mark.parametrize("mark", ["", "[Previous conversation truncated. Removed {} turns to fit the window.]"])
+@pytest.mark.parametrize("told_again", [False, True])
+def test_a_window_of_answers_that_are_shown_as_calls_in_words_stays_one_session(kept, mark, told_again):
+    lab, steps, asked = Lab(), [], list[list[dict[str, str]]]()
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        asked.append([user(said)])
+        front = [user(mark.format(n + 1 - kept))] if mark and len(asked) > kept else []
+        step = lab.ask([*front, *(m for each in asked[-kept:] for m in each)])
+        lab.answer(step, assistant(answer))
+        again = [user(f"Result (say_{n}): {answer}")] if told_again else []
+        asked[-1] += [assistant(f"!!!CALL:say_{n}\n!!!TEXT\n{answer}\n!!!END"), *again]
+        steps.append(step)
+    assert len({step.session.id for step in steps}) == 1, step.link.why
+    assert [step.event for step in steps] == ["new", *["turn"] * (kept - 1), *["window"] * (6 - kept)]
+
+
+def test_two_who_are_given_another_answer_to_one_question_stay_two():
+    lab = Lab()
+    said = "How do I reset the password of the staging account?"
+    answers = ("Open the settings page.", "Ask Ann in Oslo.")
+    chats = [Chat(lab) for _ in range(2)]
+    for n, chat in enumerate(chats):
+        chat.turn(f"Good morning, I am number {n} of the office of Bergamo.", f"Good morning to you, number {n}.")
+        chat.turn(said, answers[n])
+    wrapped = assistant(f"!!!CALL:say_0\n!!!TEXT\n{answers[0]}\n!!!END")
+    step = lab.ask([user(said), wrapped, user(f"Result (say_0): {answers[0]}"), user("And then?")])
+    assert step.session.id not in {chat.session for chat in chats}

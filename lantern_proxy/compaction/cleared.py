@@ -8,6 +8,7 @@ from lantern_proxy.compaction.diff import Diff, is_user_text
 from lantern_proxy.compaction.similarity import bare, has_ellipsis_for, is_alike, is_condensed
 from lantern_proxy.history.presentation import shown_as
 from lantern_proxy.history.record import before_answer
+from lantern_proxy.history.summaries import is_note
 from lantern_proxy.history.text import shared_ends, shared_front, terms
 from lantern_proxy.turn import Item, plain
 
@@ -84,10 +85,10 @@ def _is_placeholder(diff: Diff, b: int) -> bool:
 
 def _is_emptied(diff: Diff, a: int, b: int, *, often: bool) -> bool:
     """Is hardly anything left of a long text, or, if later items are kept, of any result or call, or of a text that has
-    the same placeholder as others?"""
-    old = diff.old[a].item
-    is_past = (often or old.kind != "text") and any(after > a for after, _ in diff.pairs)
-    return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, diff.new[b].item)
+    the same placeholder as others, or a note in brackets?"""
+    old, new = diff.old[a].item, diff.new[b].item
+    is_past = (often or old.kind != "text" or is_note(new.text)) and any(after > a for after, _ in diff.pairs)
+    return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, new)
 
 
 def _is_cleared(old: Item, new: Item) -> bool:

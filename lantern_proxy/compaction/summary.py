@@ -148,8 +148,8 @@ class _Evidence:
 
     @cached_property
     def lost(self) -> Haystack:
-        """The texts of what is gone."""
-        return Haystack("\n".join(plain(i.text) for i in self.diff.gone_items[:_LOST_TEXTS]))
+        """The texts of what is gone, without numbers: a note may count what was left out."""
+        return Haystack("\n".join(_uncounted(plain(i.text)) for i in self.diff.gone_items[:_LOST_TEXTS]))
 
     @cached_property
     def lost_terms(self) -> set[str]:
@@ -210,11 +210,14 @@ def _compaction(evidence: _Evidence) -> int | None:
 
 
 def _generated(evidence: _Evidence) -> int | None:
-    """A text that holds an answer of a side call, or, in front of the pending message, any long text of the session."""
-    early = {*evidence.early}
+    """A text that holds an answer of a side call, or, in front of the pending message, any long text of the session. A
+    client may repeat the answer that stands right before, as the result of the call that it was written into."""
+    early, messages = {*evidence.early}, evidence.diff.request.messages
     for b in evidence.candidates:
         at, item = evidence.diff.new[b]
-        if _tells(item, evidence.sought if b in early else evidence.sought_aside):
+        is_behind = at > 0 and messages[at - 1].role == "assistant" != item.role
+        before = unescaped(messages[at - 1].text) if is_behind else ""
+        if _tells(item, evidence.sought if b in early else evidence.sought_aside, before=before):
             return at
     return None
 
@@ -291,7 +294,8 @@ def _about_the_gone(evidence: _Evidence) -> int | None:
     after the gap may begin with it."""
     for b in sorted([*evidence.at_gap, *evidence.reworded]):
         added, before = _added(evidence, b)
-        if len(added) >= SUMMARY_CHARS and added not in evidence.lost and _is_about(evidence, added, terms(before)):
+        is_new = len(added) >= SUMMARY_CHARS and _uncounted(added) not in evidence.lost
+        if is_new and _is_about(evidence, added, terms(before)):
             return evidence.diff.new[b].at
     return None
 

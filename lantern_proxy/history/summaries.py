@@ -26,6 +26,8 @@ MARKER = re.compile(
 """Words that clients put in front of a summary."""
 MARKER_CHARS = 2_000
 """Characters at the beginning of a text in which such words are looked for."""
+_NOTE = re.compile(r"[\[(<][^\n]{0,120}[\])>]")
+"""A line in brackets, and nothing else: a client says there that something was left out, or how much."""
 SUMMED_UP = re.compile(
     rf"{MARKER.pattern}|summar|recap|\bso far\b|compacted|condensed"
     "|zusammenfass|bisher|résum|jusqu'|resum[eio]"
@@ -37,8 +39,13 @@ SUMMED_UP = re.compile(
 
 
 def is_marked(text: str) -> bool:
-    """Does a text open with words that clients put in front of a summary?"""
-    return MARKER.search(text[:MARKER_CHARS]) is not None
+    """Does a text open with words that clients put in front of a summary, and say more?"""
+    return MARKER.search(text[:MARKER_CHARS]) is not None and not is_note(text)
+
+
+def is_note(text: str) -> bool:
+    """Is a text no more than a short line in brackets, which tells nothing of what was said?"""
+    return _NOTE.fullmatch(text.strip()) is not None
 
 
 def is_called_summary(text: str) -> bool:

@@ -309,10 +309,10 @@ def _is_asked_again(index: SessionIndex, session: Session, request: Request, ask
     """Do texts of the session's user alone prove that the request is the session's, though it shows nothing of its
     model?
 
-    Many people may ask one text: it counts only if it still waits for an answer and does not stand alone, or if the
-    request begins like the session. Two texts count, since some clients keep only what their user said. None counts
-    under another system prompt. If the session lost something, a summary and a question that may also be about other
-    sessions do not count, unless its own model wrote the summary.
+    Many people may ask one text: it counts only if it still waits for an answer and does not stand alone, if the
+    session's answer to it follows in another format, or if the request begins like the session. Two texts count, since
+    some clients keep only what their user said. None counts under another system prompt. If the session lost something,
+    a summary and a question that may also be about other sessions do not count, unless its own model wrote the summary.
 
     asked: fingerprints of texts in the request that only this session's user said
     """
@@ -328,9 +328,20 @@ def _is_asked_again(index: SessionIndex, session: Session, request: Request, ask
     most = max(parts, key=len, default=frozenset())
     if not all(part <= most for part in parts) or _begins_like(index, session, request):
         return True
+    if _shows_its_answer(session, request, asked):
+        return True
     waits = not (session.answered or index.in_flight.get(session.id))
     is_alone = len(spoken(request.messages)) == 1  # with it another may begin, and nothing shows what was before
     return waits and not is_alone and _is_all_of(session.head[-1].message, asked)
+
+
+def _shows_its_answer(session: Session, request: Request, asked: Collection[bytes]) -> bool:
+    """Was one of the texts `asked` what the session was asked last, and does its answer follow in another format?"""
+    last = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
+    if not session.answered or last is None or not _is_all_of(last, asked):
+        return False
+    at = next((at for at, m in enumerate(request.messages) if m.print == last.print), None)
+    return at is not None and is_same_answer(_answer_of(session), _answer_behind(request, at))
 
 
 def _parted(asked: set[bytes], messages: Iterable[Message]) -> set[frozenset[bytes]]:
