@@ -66,8 +66,9 @@ _FORGE = ("forge-guardrails==0.10.0",)
 _HISTORY = (
     "openai==3.57.0", "chatcram==0.1.0", "compression-prompt==0.1.2", "contextclip==0.0.3", "contexttrim==0.1.0",
     "convopack==0.3.2", "ctxfit==0.1.1", "langstate==0.2.4", "llm-context-budget==0.1.0", "roleplay-slim==0.4.1",
-    "rollmem==0.6.0",
+    "rollmem==0.6.0", "chatfit==0.4.0", "nodus-context==0.1.0",
 )  # fmt: skip
+_LLMIST = ("llmist@9.7.0",)
 _GOOGLE_ADK = ("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0")
 _SWARM = ("langgraph-swarm==0.1.0", "langmem==0.0.30", "langchain-openai==1.7.4", "langgraph==1.2.24")
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
@@ -851,4 +852,36 @@ CLIENTS = (
     _history("rollmem", COMPACTED, compactions=3),
     _history("ctxfit", WINDOW, compactions=3),
     _history("contextclip", WINDOW | COMPACTED, compactions=2),
+    _history("chatfit", COMPACTED, compactions=3),
+    _history("nodus-context", COMPACTED, compactions=3),
+    Client(
+        name="openai-agents-compaction", family="OpenAI Agents", protocol="chat", losses=WINDOW, compactions=3,
+        pip=("openai-agents-context-compaction==0.3.0", "openai-agents==0.24.0"),
+        drive=program("openai_agents_chat.py", "budget"),
+    ),
+    Client(
+        name="llmist", family="llmist", protocol="chat", losses=COMPACTED, compactions=3, tools=False, shares="llmist",
+        npm=_LLMIST, drive=program("llmist_agent.mjs", "summarization"),
+    ),
+    Client(
+        name="llmist-window", family="llmist", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        shares="llmist", npm=_LLMIST, drive=program("llmist_agent.mjs", "sliding-window"),
+    ),
+    Client(
+        name="livekit-js", family="LiveKit Agents", protocol="chat", losses=COMPACTED, compactions=2,
+        npm=("@livekit/agents@1.9.0", "@livekit/agents-plugin-openai@1.9.0", "zod@4.6.7"),
+        drive=program("livekit_chat.mjs"),
+    ),
+    Client(
+        name="sprucebot", family="Sprucebot", protocol="chat", losses=CLEARED | WINDOW, compactions=3, tools=False,
+        npm=("@sprucelabs/sprucebot-llm@18.1.6",), drive=program("sprucebot.mjs"),
+    ),
+    Client(
+        name="ai-sdk-tools", family="AI SDK Tools", protocol="chat", losses=WINDOW, compactions=3,
+        npm=(
+            "@ai-sdk-tools/agents@1.2.0", "@ai-sdk-tools/memory@1.2.0", "ai@5.0.277", "@ai-sdk/openai@2.0.131",
+            "zod@4.6.7",
+        ),
+        drive=program("ai_sdk_tools_agent.mjs"),
+    ),
 )  # fmt: skip

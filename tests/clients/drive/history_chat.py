@@ -57,6 +57,10 @@ def shortener(name, summed_up):
         return rolled_up(summed_up), False
     if name == "contextclip":
         return clipped, True
+    if name == "chatfit":
+        return remembered, False
+    if name == "nodus-context":
+        return within(summed_up), True
     from roleplay_slim import CompressorConfig, compress
 
     return lambda messages: compress(messages, CompressorConfig(keep_recent_turns=2)), False
@@ -117,6 +121,33 @@ def clipped(messages):
     if clipper.estimate_usage(said) > 150:
         said = asyncio.run(clipper.recover(said)).messages
     return messages[:1] + [{"role": each.role, "content": each.content} for each in said]
+
+
+def remembered(messages):
+    """What no longer fits becomes a list of what the user asked, which is cut where it grows too long."""
+    from chatfit import ChatMemory
+
+    memory = ChatMemory(max_tokens=170).set_system(messages[0]["content"])
+    for message in messages[1:]:
+        memory.add(message["role"], message["content"])
+    return memory.render()
+
+
+def within(summed_up):
+    """Where it is full, all between its first and its last messages becomes an answer that sums it up."""
+    from nodus_context import ContextBudget, ContextMessage, ContextWindow, SummarizeStrategy
+
+    def shorten(messages):
+        window = ContextWindow(ContextBudget(max_tokens=140))
+        held = [ContextMessage(role=message["role"], content=message["content"]) for message in messages]
+        if not all(window.add(message) for message in held):
+            held = SummarizeStrategy(1, 3, summary_fn=lambda middle: summed_up(listed(middle))).compact(held)
+        return [{"role": message.role, "content": message.content} for message in held]
+
+    def listed(middle):
+        return "\n".join(["Summarize this:", *(f"{message.role}: {message.content}" for message in middle)])
+
+    return shorten
 
 
 def without_words(few, messages):
