@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lantern_proxy.migrations.archive import migrations
 from sqlite_utils import utils
 from sqlite_utils.db import Database
 from test_archive import amiss
 
 from lantern_proxy.archive import Archive, ArchiveError, Record, RequestRow, SessionRow
-from lantern_proxy.migrations.archive import migrations
 from lantern_proxy.turn import Block, Filed, Head, Passage, Placed, Restored, item, message
 
 sqlite3: Any = utils.__dict__["sqlite3"]
