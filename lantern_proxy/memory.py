@@ -132,9 +132,7 @@ class Lantern:
         try:
             return self._written(session, request, checked_times, title, known_as, api)
         except BaseException:
-            self._index = (
-                SessionIndex()
-            )  # it may hold messages as archived that are not; archived ones will be recalled
+            self._index = SessionIndex()  # it may hold messages that are not archived; the others will be recalled
             raise
 
     def _written(

@@ -83,9 +83,8 @@ class Updates:
         if not (old.rare or old.asked):
             return []
         scope = self.scope
-        scores = scope.lexical(sorted(old.about)) * is_later(
-            self.scope, row
-        )  # sorted: the order of a set differs between processes
+        about = sorted(old.about)  # the order of a set differs between processes
+        scores = scope.lexical(about) * is_later(scope, row)
         rivals = [each for each in best(scores, RIVALS if people else SHORT_RIVALS).tolist() if scores[each] > 0]
         scope.passages.read(rivals)
         found = [other for n, other in enumerate(rivals) if self._is_update(other, old, near=n < RIVALS)]
