@@ -25,6 +25,12 @@ def test_a_text_stands_in_another_with_no_more_than_names_between_its_lines(whol
     assert stands_in(Haystack(whole), TEXT, notes=notes) is stands
 
 
+@pytest.mark.parametrize(("last", "stands"), [("Rosa: It is 30099752.", False), ("It is Monday.", True)])
+def test_a_note_may_be_missing_behind_the_lines_that_are_there_but_no_line_of_who_speaks_in_them(last, stands):
+    whole = Haystack("Rosa: Hello there. Bot: Which number? Rosa: It is 94249896.")
+    assert stands_in(whole, f"Rosa: Hello there.\nBot: Which number?\n{last}", notes=True) is stands
+
+
 def test_a_text_of_lines_that_are_all_the_same_is_looked_for_as_fast_as_another():
     def seconds(first: str) -> float:
         text = f"{first}\n" + "a\n" * 100_000

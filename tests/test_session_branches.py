@@ -517,3 +517,18 @@ def test_a_window_goes_on_though_the_times_in_it_move_and_its_answers_come_witho
         lab.answer(step, assistant(f"<think>\nWhat did they say of it?\n</think>\n\n{answer}"))
         sessions.append(step.session.id)
     assert len(set(sessions)) == 1
+
+
+def test_a_copy_goes_on_from_before_a_result_was_cleared_where_the_other_one_has_it_cleared_by_now():
+    lab, calls = Lab(), [called(value, "run", of="hours") for value in ("call_1a2b3c4d5e", "call_6f7a8b9c0d")]
+    found = [result(value, "weekdays 9-18, saturdays 9-12") for value in ("call_1a2b3c4d5e", "call_6f7a8b9c0d")]
+    greeted, noted = assistant("Hello! How can I help you today?"), assistant("I have noted that.")
+    said = [user("No."), calls[0], found[0], greeted, user("My contract is 05545555."), noted, user("And your hours?"),
+            calls[1], found[1], greeted]  # fmt: skip
+    for at in (1, 3, 5, 7, 9):
+        shown = [result("call_1a2b3c4d5e", "[cleared]") if m is found[0] and at > 5 else m for m in said[:at]]
+        lab.answer(lab.ask(shown, tools=("run",)), said[at])
+    step = lab.ask([*said[:4], user("47139863")], tools=("run",))
+    texts = {f.key: f.message.text for f in lab.kept[step.session.id].filed}
+    assert step.event == "branch"
+    assert "My contract is 05545555." in [texts[key] for key in step.session.abandoned]

@@ -590,3 +590,19 @@ def test_a_summary_in_two_halves_and_the_question_that_waits_are_its_conversatio
     lab.fail(chat.send([*chat.history, asked]))  # the upstream found it too long
     step = chat.send([assistant("\n\n---\n\n".join(halves)), asked])
     assert step.event == event, step.link.why
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_a_client_puts_in_front_parts_no_two_that_end_alike(own: bool) -> None:
+    """It may have come to that in the other chat only now."""
+    note = user("Until now the customer was told what our web page says about contracts and about hours.")
+    lab, closed = Lab(), assistant("We are open from 9 to 18, on Saturdays until noon.")
+    a, b = (Chat(lab, system=SYSTEM) for _ in range(2))
+    a.turn("My contract is 37878275.", "Tell me when you are ready.")
+    a.turn("It is 56148546.", "I will forward your request to a colleague.")
+    lab.answer(a.send([note, *a.history[-2:], user("no")]), closed)
+    b.turn("55889061", "Tell me when you are ready.")
+    b.turn("yes", "Great! Does the green light come on now?")
+    b.turn("Is it the device in the hall?" if own else "no", closed["content"])
+    step = b.send([note, *b.history[-2:], user("What now?")])
+    assert step.session.id == b.session if own else step.event == "new", step.link.why

@@ -10,6 +10,7 @@ from itertools import islice
 
 from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.history.containment import Haystack
+from lantern_proxy.history.embedded import SPEAKER
 from lantern_proxy.turn import plain
 
 _LEAST_CHARS = 8
@@ -39,10 +40,16 @@ def stands_in(whole: Haystack, text: str, *, notes: bool) -> bool:
     lines = _lines(text)
     for at in islice(whole.places(lines[0]), _PLACES) if lines else ():
         count, end = _run(whole.text, lines, at)
-        if end - at >= _LEAST_CHARS and (notes or count == len(lines)):
+        if end - at >= _LEAST_CHARS and (count == len(lines) or (notes and not _is_spoken(lines, count))):
             return True
         whole.spend(_LINE_CHARS * count)
     return False
+
+
+def _is_spoken(lines: Sequence[str], at: int) -> bool:
+    """Does the line at `at` begin with the name of one who speaks in an earlier one? Then it is no note."""
+    named = SPEAKER.match(lines[at])
+    return named is not None and any(line.startswith(named[0]) for line in lines[:at])
 
 
 def is_made_of(whole: str, texts: Iterable[str]) -> bool:

@@ -27,8 +27,17 @@ def is_gone_back(diff: Diff) -> bool:
     """Does the request continue from an earlier point of the session, one its head is no longer at?
 
     References in front of the question do not count: they have other fingerprints than the answers that they name.
+    What its client had cleared may be all that came back: a copy goes on from the middle, and what it shows in full is
+    still short in the other one.
     """
-    return bool(diff.returned) and _is_known_place(diff)
+    return bool(diff.returned or _is_uncleared(diff)) and _is_known_place(diff)
+
+
+def _is_uncleared(diff: Diff) -> bool:
+    """Is a message that the head shows otherwise than it was filed shown as it was, and where it was?"""
+    altered = {e.key: e.message.print for e in diff.session.head if e.altered}
+    places = zip(chains(diff.request.messages), diff.request.messages, strict=True) if altered else ()
+    return any(altered.get(place_key(chain), m.print) != m.print for chain, m in places)
 
 
 def is_put_back(diff: Diff) -> bool:

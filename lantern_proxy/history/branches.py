@@ -9,14 +9,14 @@ What was said on one branch is not part of the other.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from itertools import dropwhile, pairwise
+from itertools import dropwhile, pairwise, takewhile
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.forms import form_among, form_of, has_form
 from lantern_proxy.history.presentation import was_asked_with
 from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, items_of, place_key, shown_prints, spoken
-from lantern_proxy.turn import Request, plain
+from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _CERTAIN = 2
 """After this many answers in a form that were never shown, the next request in it counts as an aside at once. A single
@@ -115,15 +115,17 @@ def on_branch(session: Session, request: Request) -> Session:
     def is_there(e: Entry) -> bool:
         return not ids.isdisjoint(e.message.ids) or _is_among(e, prints, items)
 
-    def shown(state: Session) -> tuple[int, int]:
-        """Answers first: a user says "Go on." on each branch, and often. The last question may have come with more.
-        Results of tools do not count, since both branches may have looked up the same."""
+    def shown(state: Session) -> tuple[int, int, int]:
+        """More than one message at the end first, then answers: a user says "Go on." on each branch, and often. The
+        last question may have come with more. Results of tools do not count, since both branches may have looked up the
+        same."""
         talk = [e for e in state.head if any(i.kind != "result" for i in e.message.items)]
         held = {e.message.print: e.message.role for e in talk if is_there(e)}
         asked = next((e for e in reversed(talk) if e.message.role == "user" and not is_there(e)), None)
         told = plain(asked.message.text) if asked else ""
         is_told = any(was_asked_with(text, told) for text in texts)
-        return sum(role == "assistant" for role in held.values()), len(held) + is_told
+        run = _run_at_end(state, said)
+        return run if run > 1 else 0, sum(role == "assistant" for role in held.values()), len(held) + is_told
 
     now = {e.key for e in session.head}
     own = [each for each in session.forks if each.head and each.head[-1].key not in now and goes_on(each, request)]
@@ -134,6 +136,20 @@ def on_branch(session: Session, request: Request) -> Session:
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
     forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
     return replace(_gone_back(session, best, left), asides=session.asides, forks=forks)
+
+
+def _run_at_end(state: Session, said: Sequence[Message]) -> int:
+    """How many of the messages up to the last answer stand together at the end of a state, each as its client may show
+    it."""
+    shown = dropwhile(lambda m: m.role != "assistant", reversed(said))
+    both = zip(reversed([e for e in state.head if e.message.role not in SYSTEM]), shown, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: _is_shown_as(*pair), both))
+
+
+def _is_shown_as(entry: Entry, m: Message) -> bool:
+    if _is_among(entry, {m.print}, {i.print for i in m.items}):
+        return True
+    return entry.message.role == m.role == "user" and was_asked_with(plain(m.text), plain(entry.message.text))
 
 
 def _is_among(entry: Entry, prints: Set[bytes], items: Set[bytes]) -> bool:

@@ -40,7 +40,7 @@ from lantern_proxy.session.by_content import (
 )
 from lantern_proxy.session.by_text import count_steps, is_step, link_by_steps, link_by_text
 from lantern_proxy.session.by_words import RECENT_S, begins_anew, spoken_of
-from lantern_proxy.session.contested import calls_lead_elsewhere, is_contested
+from lantern_proxy.session.contested import calls_lead_elsewhere, is_anothers_side_call, is_contested
 from lantern_proxy.session.delegation import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.index import CANDIDATES, PROBE_CHARS, SessionIndex, ids_named, main_of, side_of
@@ -261,6 +261,8 @@ def _by_content(index: SessionIndex, request: Request, weak: Sequence[str], now:
     found = _by_head_or_evidence(index, request, weak, now)
     if found is None or (found.session and not found.side and is_contested(index, found.session, request, weak)):
         return None
+    if found.session and found.side and not found.agent and is_anothers_side_call(index, found.session, request):
+        return Link(side=True, why="another use of several", by_content=True)
     return replace(found, by_content=True)
 
 

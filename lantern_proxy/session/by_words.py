@@ -94,7 +94,7 @@ def is_told_of_several(index: SessionIndex, session: Session, request: Request, 
     """May a text also be about another recent conversation: does one name everything that the text names?"""
     now = next(reversed(index.sessions.values())).last_seen_at
     others = (s for s in _candidates(index, request, (), now) if not _same_talk(session, s))
-    marks = _marks_in(text)
+    marks = marks_in(text)
     return any(all(mark in named for mark in marks) for named in (text_with_names(index, s.id) for s in others))
 
 
@@ -104,7 +104,7 @@ def _names_what_it_named(index: SessionIndex, session: Session, others: Sequence
     Everybody who talks about one subject uses the same words and names the same product. A summary names little that
     was not in the conversation; documents and notes do.
     """
-    marks = _marks_in(claimed)
+    marks = marks_in(claimed)
     apart = (other for other in others if not _same_talk(session, other))
     common = "\n".join([session.system, *(text_with_names(index, other.id) for other in apart)])
     telling = [mark for mark in marks if mark not in common]
@@ -117,12 +117,12 @@ def _named_all(index: SessionIndex, session: Session, others: Iterable[Session],
     """Does a claimed history name many things, all of them known to this session and fewer than half to the others?
     That decides between two sessions about one subject in the same words."""
     theirs = "\n".join([text_with_names(index, other.id) for other in others])
-    marks, named = _marks_in(claimed), text_with_names(index, session.id)
+    marks, named = marks_in(claimed), text_with_names(index, session.id)
     telling = sum(mark not in theirs for mark in marks)
     return telling >= _MANY_MARKS and 2 * telling > len(marks) and all(mark in named for mark in marks)
 
 
-def _marks_in(text: str) -> list[str]:
+def marks_in(text: str) -> list[str]:
     """The first words of a text that each name one thing."""
     terms_of = (word for term in specifics(text) for word in term.split())
     words = dict.fromkeys([*terms_of, *_NUMBERED.findall(text)])
@@ -146,6 +146,8 @@ def _claimed(index: SessionIndex, request: Request) -> str:
         return ""
     texts = [t for t in texts_of(request) if t]
     long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_quoted(index, t)]
+    if long and _shows_answer_as_users(index, request):
+        return ""  # that stands for the history
     if len(long) == 1:
         return long[0]
     if len(texts) != 1:
@@ -191,6 +193,17 @@ def _is_preamble(index: SessionIndex, session: Session, request: Request, claime
 def _is_quoted(index: SessionIndex, text: str) -> bool:
     """Was exactly this text said in a known session? Many may begin with it, and people show old answers to a model."""
     return any(text in index.said.get(sid, ()) for sid in index.by_start.get(text[:PROBE_CHARS], ()))
+
+
+def _shows_answer_as_users(index: SessionIndex, request: Request) -> bool:
+    """Does the user's side of a request hold a long text, before the last one, that a model answered somewhere?"""
+    texts = [plain(i.text) for i in items_of(request.messages) if i.kind == "text" and i.role == "user"][:-1]
+    long = [text for text in texts if len(text) >= SUMMARY_CHARS]
+    return any(
+        index.said.get(sid, {}).get(text) in ("assistant", "side")
+        for text in long
+        for sid in index.by_start.get(text[:PROBE_CHARS], ())
+    )
 
 
 def _same_talk(a: Session, b: Session) -> bool:

@@ -5,22 +5,24 @@ Then it is not guessed which one is meant, since one person must not get what wa
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import dropwhile
+from itertools import dropwhile, islice, pairwise, takewhile
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.branches import states_of
 from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.forms import is_other_person
-from lantern_proxy.history.record import Session, chains, goes_on, items_of, place_key
+from lantern_proxy.history.record import Session, chains, goes_on, items_of, place_key, spoken
 from lantern_proxy.history.shared_prefix import changed
 from lantern_proxy.history.text import breadth
+from lantern_proxy.session.by_words import marks_in
 from lantern_proxy.session.index import (
     PROBE_CHARS,
     SessionIndex,
     ids_of,
     is_ones_own,
     is_said_once,
+    main_of,
     numbers_of,
     receivers_of,
     sessions_at,
@@ -56,6 +58,8 @@ from lantern_proxy.turn import Message, Request, plain
 _FEW = 3
 """A window of at most this many messages, up to its last answer, may be that of a chat which ended so before an
 aside."""
+_COMMON = 2
+"""What stands in front of so many conversations tells nobody apart."""
 _EXCHANGE = 2
 """A question and its answer are so many messages."""
 _ASIDES = 2
@@ -128,7 +132,8 @@ def is_contested(index: SessionIndex, session: Session, request: Request, weak: 
         end -= 1
         got = _got(index, messages[end], request) if messages[end].role == "assistant" else []
     shown, asked = said_of(messages[: end + 1]), said_of(messages)
-    told, ids = {m.print for m in shown if m.role == "user"}, ids_in(request)
+    front = _common_front(index, spoken(messages[: end + 1]))
+    told, ids = {m.print for m in shown[front:] if m.role == "user"}, ids_in(request)
 
     def held_by(s: Session) -> set[bytes]:
         return told.intersection(prints_of(e.message for e in s.head))
@@ -148,13 +153,25 @@ def is_contested(index: SessionIndex, session: Session, request: Request, weak: 
         left, said = without_summary(index, s, shown, asked)
         is_told = is_summed_up(index, s, request)
         found = (states_of if s is session else states)(s)
-        lacks, ends = max(_place_in(state, left, said, is_told) for state in found)
+        views = [(left, said, is_told)]
+        if front and s is not session:  # its client may put the same there by now
+            views.append((shown[front:], asked[front:], False))
+        lacks, ends = max(_place_in(state, *view) for view in views for state in found)
         return ends, (lacks, ends, is_told, held_ids(index, s, ids), s.family in weak, len(held_by(s)))
 
     _, own = rank(session)
     ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
     alike = [s for s, fit in ranks if fit == own]
     return any(fit > own for _, fit in ranks) or under_prompt(index, [session, *alike], request) != [session]
+
+
+def is_anothers_side_call(index: SessionIndex, session: Session, request: Request) -> bool:
+    """Does a side call show as much of what only the user of another conversation said? What it answers, such as a
+    summary, would be taken for this one's."""
+    said = (index.by_user.get(i.print, ()) for i in items_of(request.messages) if i.role == "user" and i.kind == "text")
+    told = Counter(next(iter(sids)) for sids in said if len(sids) == 1)
+    own = told.pop(main_of(session), 0)
+    return not goes_on(session, request) and max(told.values(), default=0) >= max(own, 1)
 
 
 def _goes_on_from_before(index: SessionIndex, session: Session, request: Request) -> bool:
@@ -207,6 +224,22 @@ def _is_anothers_key(index: SessionIndex, session: Session, request: Request, we
     return not (
         held_ids(index, session, ids_in(request)) or any(is_ones_own(index, session, m) for m in request.messages)
     )
+
+
+def _common_front(index: SessionIndex, shown: Sequence[Message]) -> int:
+    """How many messages a request begins with that clients put in front of several conversations: documents, a summary
+    that tells nothing of its own. They tell nobody apart. A question that is answered next is none of them."""
+
+    def is_common(pair: tuple[Message, Message]) -> bool:
+        texts = [*telling_texts(pair[0])] if pair[0].role == "user" and pair[1].role != "assistant" else []
+        return bool(texts) and all(not marks_in(text) or _is_said_often(index, text) for text in texts)
+
+    return sum(1 for _ in takewhile(is_common, pairwise(shown)))
+
+
+def _is_said_often(index: SessionIndex, text: str) -> bool:
+    holders = (sid for sid in index.by_start.get(text[:PROBE_CHARS], ()) if text in index.said.get(sid, ()))
+    return sum(1 for _ in islice(holders, _COMMON)) == _COMMON
 
 
 def _before_asides(session: Session) -> list[Session]:
