@@ -266,6 +266,26 @@ def test_a_conversation_that_is_handed_over_goes_on_under_other_orders(to, renam
 
 
 @pytest.mark.parametrize(
+    ("last", "tools", "event"),
+    [(None, ("write_file", "run"), "window"), (None, (), "side"), ("Is the last step safe?", ("judge",), "side")],
+)
+def test_who_takes_a_conversation_over_without_its_calls_goes_on_with_it(last, tools, event):
+    """OpenAI Agents' remove_all_tools leaves out every call, also that by which the model hands over."""
+    chat = Chat(Lab())
+    chat.system, chat.tools = AGENTS["triage"]
+    for n, (said, answer) in enumerate(turns("zephyr", 3)):
+        chat.turn(said, answer, reads=f"The notes of day {n} name port {9443 + n}." if n == 1 else "")
+    chat.history.append(user("Write the export."))
+    chat.lab.answer(chat.send(), called(chat.lab.call_id(), "to_coder"))
+    chat.history = [m for m in chat.history if m["role"] != "tool" and not m.get("tool_calls")]
+    chat.history += [user(last)] if last else []
+    chat.system, chat.tools = AGENTS["coder"][0], tools
+    step = chat.send()
+    assert step.event == event
+    assert step.session.lost == (event == "window")
+
+
+@pytest.mark.parametrize(
     "style", ["summary, then the question", "appended to the system prompt only", "appended to the system prompt, tail"]
 )
 def test_an_agent_that_takes_over_again_may_come_with_a_summary(style):

@@ -117,7 +117,7 @@ def is_side_of(index: SessionIndex, session: Session, request: Request) -> bool:
         return is_summary_call(request, session, said) or (share < 1 and is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
         return not _is_summed_up_in_system(index, session, request)
-    if _answers_calls(session, request):
+    if _answers_calls(session, request) or _is_handed_over(session, request):
         return False
     if request.tools != session.tools:
         return True
@@ -175,6 +175,20 @@ def _answers_calls(session: Session, request: Request) -> bool:
     last = [*islice(used, 2 * len(called))]
     results = sum(i.kind == "result" for i in last)
     return results == len(called) and called == [i.print for i in reversed(last) if i.kind == "call"]
+
+
+def _is_handed_over(session: Session, request: Request) -> bool:
+    """Is a question for which the model called a tool asked again, with tools, behind all texts of the session and none
+    of its calls? The model handed the conversation over, and its client leaves out what tools said."""
+    asked = before_answer(session)
+    texts = [i for i in items_of(e.message for e in asked) if i.kind == "text"]
+    is_waiting = any(e.message.calls for e in session.head[len(asked) :])
+    is_talk = any(i.role == "assistant" for i in texts) and texts[-1].role == "user"
+    return is_waiting and is_talk and bool(request.tools) and _prints(texts) == _prints(items_of(request.messages))
+
+
+def _prints(items: Iterable[Item]) -> list[bytes]:
+    return [i.print for i in items]
 
 
 def _is_summed_up_in_system(index: SessionIndex, session: Session, request: Request) -> bool:
