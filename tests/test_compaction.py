@@ -842,15 +842,23 @@ CUTS = {
 }
 
 
-def test_texts_that_are_cut_off_as_soon_as_they_are_old_are_cleared(chat):
-    """At so many characters, and so within a word now and then."""
+@pytest.mark.parametrize(
+    ("left", "event"),
+    [
+        ("We thought about it for a while and looked at altern", "cleared"),
+        ("We thought about it for a while and looked at", "cleared"),
+        ("We thought about it for a while and looked at alternatives that were worse in nearly every way.", "turn"),
+    ],
+)
+def test_texts_that_are_cut_off_as_soon_as_they_are_old_are_cleared(chat, left, event):
+    """At so many characters, or at the last word before. What stood behind a whole sentence may be a note."""
     for n in range(3):
         said, answer = turns("zephyr", 1, start=30 + n)[0]
         long = f"We thought about it for a while and looked at alternatives that were worse in nearly every way. {said}"
         step = chat.send([*chat.history, user(long)])
         chat.lab.answer(step, assistant(answer))
-        chat.history += [user("We thought about it for a while and looked at altern"), assistant(answer)]
-        assert (step.event, step.session.id) == ("cleared" if n else "turn", chat.session)
+        chat.history += [user(left), assistant(answer)]
+        assert (step.event, step.session.id) == (event if n else "turn", chat.session)
 
 
 @pytest.mark.parametrize("cut", CUTS)

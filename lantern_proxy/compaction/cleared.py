@@ -112,7 +112,7 @@ def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
     """Was part of a text left out, at its end or in its middle, or words all over it? A mark may stand in its place.
 
     A text of the last turn, and the last result, may lose what their client had appended. A text of the last turn
-    counts as cut if an ellipsis stands in its middle, or if it ends within a word.
+    counts as cut if an ellipsis stands in its middle, or if it ends within a word or a sentence.
 
     in_place: both stand alone between the same neighbours; then one of its ends and an ellipsis are enough
     """
@@ -128,7 +128,7 @@ def _is_cut(diff: Diff, a: int, b: int, *, in_place: bool = False) -> bool:
     if old.kind == "text" and (after in _behind_thoughts(old) or _is_in_front_now(diff, before, after, diff.new[b].at)):
         return False
     if old.kind == "text":
-        return omits or a < diff.last_turn or _ends_in_a_word(old.text, new.text)
+        return omits or a < diff.last_turn or _ends_within(old.text, new.text)
     if old.kind == "call":
         return True
     was_last = diff.old[a].at == len(before_answer(diff.session)) - 1
@@ -160,9 +160,12 @@ def _is_in_front_now(diff: Diff, before: str, after: str, at: int) -> bool:
     return bool(lost) and lost in plain(first.item.text)
 
 
-def _ends_in_a_word(before: str, after: str) -> bool:
-    """Was a text cut off within a word?"""
-    return before.startswith(after) and before[len(after) - 1 : len(after) + 1].isalnum()
+def _ends_within(before: str, after: str) -> bool:
+    """Was a text cut off within a word, or within a sentence, whose next word begins with a small letter?"""
+    if not before.startswith(after) or not after[-1:].isalnum():
+        return False
+    behind = before[len(after) : len(after) + 2]
+    return behind[:1].isalnum() or (behind[:1] == " " and behind[1:].islower())
 
 
 def _is_shorter(kind: str, before: str, after: str) -> bool:
