@@ -19,7 +19,7 @@ from lantern_proxy.history.agent_steps import steps_as_messages
 from lantern_proxy.history.branches import before_form, on_branch, with_answered_branch, with_branch, without_aside
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.prefill import with_prefilled_answer
-from lantern_proxy.history.record import Said, Session, answers_of, shown
+from lantern_proxy.history.record import Said, Session, alone, answers_of, shown
 from lantern_proxy.history.summaries import side_summaries
 from lantern_proxy.history.transcript import transcript_as_messages, with_last_line_apart
 from lantern_proxy.session import Link, SessionIndex, link, remember
@@ -87,6 +87,8 @@ def _main(index: SessionIndex, request: Request, found: Link, now: float, new_id
     after = replace(after, before_form=before_form(base, request))
     if verdict.event == "branch" or (verdict.is_loss and verdict.abandoned):
         after = with_branch(after, base)
+    elif verdict.is_loss:
+        after = replace(after, before_loss=base.before_loss or alone(base))
     verdict = replace(verdict, event=beside.event)
     cached = _shown_as_side_call(index, found.session, request) if found.why == TAKEN_UP else 0
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found, cached=cached)

@@ -2695,3 +2695,19 @@ def test_an_answer_that_is_left_out_with_an_older_text_of_the_user_was_not_taken
     more = [] if event == "retry" else [user("Which of them is the first?")]
     step = lab.ask([system, *(said[n] for n in kept), *more])
     assert (step.session.id, step.event) == ("ses_1", event)
+
+
+def test_what_stood_before_the_last_turns_is_lost_with_it_though_each_question_begins_with_a_picture():
+    chat, asked = Chat(Lab(), named="one"), list[str]()
+    for n, (said, answer) in enumerate(turns("zephyr", 8)):
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,iVBORw0KGgo{n}"}}
+        chat.history.append({"role": "user", "content": [picture, {"type": "text", "text": said}]})
+        chat.lab.answer(chat.send(), assistant(answer))
+        chat.history.append(assistant(answer))
+        asked.append(said)
+    chat.history = [*map(user, asked[:4]), user(summary_of("zephyr", 4)), *chat.history[-8:], user("Go on.")]
+    step = chat.send()
+    chat.lab.answer(step, assistant("I go on with it."))
+    chat.history = [*chat.history[-7:], assistant("I go on with it."), user("And what comes now?")]
+    chat.system = f"{SYSTEM}\n\n{summary_of('zephyr', 6)}"
+    assert (step.event, chat.send().event) == ("compacted", "compacted")

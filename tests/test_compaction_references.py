@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chats import SYSTEM, Lab, turns
+from chats import SYSTEM, Lab, summary_of, turns
 
 from lantern_proxy.compaction import whole
 from lantern_proxy.follow import Step, follow, reply
@@ -199,3 +199,19 @@ def test_a_window_that_goes_on_with_the_whole_history_lost_nothing_though_anothe
         client.lab.restart()
     client.history = whole_one
     assert client.turn("And what is next?", "The mails are.").event == "branch"
+
+
+@pytest.mark.parametrize("said", ["Write down what was said.", "ok"])
+def test_a_compaction_without_an_answer_may_be_taken_back(said):
+    client = Referring(Lab())
+    for n, (_, answer) in enumerate(turns("zephyr", 6)):
+        client.turn("ok" if n % 2 else "Go on.", answer)
+    before, summary = [*client.history], summary_of("zephyr", 6)
+    client.turn("Write down what was said.", summary)
+    client.history = [{"role": "assistant", "content": f"This is where we are: {summary}"}]
+    client.history.append({"role": "user", "content": "Go on."})
+    failed = client.send()
+    client.lab.fail(failed)
+    client.history = before
+    step = client.turn(said, "It is written down.")
+    assert (failed.verdict.is_loss, step.event, step.session.id) == (True, "branch", failed.session.id)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lantern_proxy.follow import Step
 from lantern_proxy.history import head_of
+from lantern_proxy.history.branches import states_of
 from lantern_proxy.wire import responses
 
 
@@ -532,3 +533,17 @@ def test_a_copy_goes_on_from_before_a_result_was_cleared_where_the_other_one_has
     texts = {f.key: f.message.text for f in lab.kept[step.session.id].filed}
     assert step.event == "branch"
     assert "My contract is 05545555." in [texts[key] for key in step.session.abandoned]
+
+
+def test_a_client_may_take_back_a_compaction_until_it_is_answered() -> None:
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    before, summary = chat.lab.index.sessions[chat.session].head, summary_of("zephyr", 6)
+    chat.summarise("instruction at the end", summary)
+    for answer in ("", "I go on with it."):
+        step = chat.send([user(summary), user("Go on.")])
+        assert (step.event, step.session.id) == ("compacted" if not answer else "retry", chat.session)
+        assert before in [state.head for state in states_of(step.session)]
+        chat.lab.answer(step, assistant(answer)) if answer else chat.lab.fail(step)
+    assert before not in [state.head for state in states_of(chat.lab.index.sessions[chat.session])]

@@ -156,7 +156,14 @@ class Diff:
     @cached_property
     def last_turn(self) -> int:
         """The seat at which the head's last turn begins."""
-        return max((n for n, s in enumerate(self.old) if is_user_text(s) and self._follows_model(n)), default=0)
+        begun = (self._with_pictures(n) for n, s in enumerate(self.old) if is_user_text(s))
+        return max((n for n in begun if self._follows_model(n)), default=0)
+
+    def _with_pictures(self, n: int) -> int:
+        """The first of the pictures in front of a text, in its message; the text itself if there are none."""
+        while n and self.old[n - 1].item.kind == "media" and self.old[n - 1].at == self.old[n].at:
+            n -= 1
+        return n
 
     def _follows_model(self, n: int) -> bool:
         return n == 0 or self.old[n - 1].item.role == "assistant" or self.old[n - 1].item.kind == "result"

@@ -262,5 +262,6 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
     after = replace(
         session, head=tuple(head), chain=end, answered=session.answered or bool(answer.messages),
         keys=_keys_with(session, filed), position=session.position + len(filed), last_seen_at=now,
+        before_loss=None if answer.messages else session.before_loss,
     )  # fmt: skip
     return after, filed

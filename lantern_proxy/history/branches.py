@@ -15,7 +15,18 @@ from msgspec.structs import replace
 
 from lantern_proxy.history.forms import form_among, form_of, has_form
 from lantern_proxy.history.presentation import was_asked_with
-from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, items_of, place_key, shown_prints, spoken
+from lantern_proxy.history.record import (
+    Entry,
+    Session,
+    alone,
+    chain_of,
+    goes_on,
+    items_of,
+    left_states,
+    place_key,
+    shown_prints,
+    spoken,
+)
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _CERTAIN = 2
@@ -51,7 +62,7 @@ def states_of(session: Session) -> Sequence[Session]:
     if not session.answered:
         heard = [*dropwhile(lambda e: not e.produced, reversed(session.head))][::-1]
         former += [replace(session, head=tuple(heard), answered=True)] if heard else []
-    return (session, *session.forks, *former)
+    return (session, *left_states(session), *former)
 
 
 def before_form(session: Session, request: Request) -> Session | None:
@@ -81,7 +92,7 @@ def is_aside(session: Session, request: Request) -> bool:
 
 def with_branch(session: Session, before: Session) -> Session:
     """The session after it left the branch `before`, to which its client may return."""
-    forks = (replace(before, forks=(), before_form=None), *session.forks)
+    forks = (alone(before), *session.forks)
     return replace(session, forks=forks[:_BRANCHES])
 
 
@@ -90,7 +101,7 @@ def with_answered_branch(session: Session, before: Session, after: Session) -> S
 
     The answer's keys and positions belong to the session.
     """
-    branch = replace(after, forks=(), before_form=None)
+    branch = alone(after)
     forks = tuple(branch if each.chain == before.chain else each for each in session.forks)
     is_left = any(each is branch for each in forks)
     left = {e.key: e.message.print for e in after.head if is_left and e.key not in session.keys}
@@ -134,8 +145,8 @@ def on_branch(session: Session, request: Request) -> Session:
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
-    forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
-    return replace(_gone_back(session, best, left), asides=session.asides, forks=forks)
+    forks = (alone(session), *(each for each in session.forks if each is not best))
+    return replace(_gone_back(session, best, left), asides=session.asides, forks=forks[:_BRANCHES])
 
 
 def _run_at_end(state: Session, said: Sequence[Message]) -> int:
@@ -196,7 +207,7 @@ def _behind_stored(session: Session, request: Request) -> Session:
     since = {e.key: e.message.print for e in session.head} | dict.fromkeys(session.keys - state.keys, b"")
     left = {key: print for key, print in since.items() if key not in state.keys}
     left |= {e.key: e.message.print for e in rest}
-    forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not state))
+    forks = (alone(session), *(each for each in session.forks if each is not state))
     head = state.head[:at]
     there = replace(state, head=head, chain=chain_of(head), answered=True, before_form=None) if rest else state
     return replace(_gone_back(session, there, left), asides=session.asides, forks=forks[:_BRANCHES])

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.history.presentation import shown_as
 from lantern_proxy.history.shared_prefix import chain_hashes, chain_on, changed, is_same_message, remember_last
@@ -86,6 +87,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     before_form: "Session | None" = None
     """The session before the last request, if that had another form and may have been an aside: see
     history/branches.py"""
+    before_loss: "Session | None" = None
+    """The session before a loss that no answer came to yet: its request may fail, and its client take it back."""
     forks: "tuple[Session, ...]" = ()
     """The session as it was on abandoned branches, latest first."""
     asides: Mapping[Form, int] = {}
@@ -93,6 +96,16 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     title: str = ""
     created_at: float = 0.0
     last_seen_at: float = 0.0
+
+
+def left_states(session: Session) -> tuple[Session, ...]:
+    """The states that its client left, and may return to: its branches, and the one before a loss without an answer."""
+    return (*session.forks, session.before_loss) if session.before_loss else session.forks
+
+
+def alone(session: Session) -> Session:
+    """The session in its current state, without those that its client may return to."""
+    return replace(session, before_form=None, before_loss=None, forks=())
 
 
 # --- its messages --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.history.agent_steps import fields_of
 from lantern_proxy.history.prefill import prefilled_answer
 from lantern_proxy.history.presentation import parts_of, shown_as, strings_of
-from lantern_proxy.history.record import Entry, Session, chain_of, is_empty
+from lantern_proxy.history.record import Entry, Session, chain_of, is_empty, left_states
 from lantern_proxy.history.shared_prefix import chain_after, changed
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.transcript import last_line_of
@@ -135,9 +135,9 @@ def _dress(entry: Entry) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _size_of(index: SessionIndex, session: Session) -> int:
-    """Bytes that a session takes in memory, about: its head and those of its branches, and what is remembered of
+    """Bytes that a session takes in memory, about: its head and those of states it left, and what is remembered of
     messages that are no longer in these, their names and texts that may be quoted."""
-    held = {id(e): e for state in (session, *session.forks) for e in state.head}
+    held = {id(e): e for state in (session, *left_states(session)) for e in state.head}
     gone = max(0, len(session.keys) - len(held))
     return sum(map(_size_of_entry, held.values())) + _GONE_BYTES * gone + index.said_chars[session.id]
 
