@@ -51,6 +51,20 @@ def test_a_conversation_goes_on_as_if_nothing_had_been_asked_beside_it(kind, nam
     assert set(answers) <= set(steps[-1].session.abandoned)
 
 
+def test_a_step_of_a_turn_without_tools_is_none_beside_it_though_the_client_asks_like_that_in_vain():
+    chat = Chat(Lab(), named="x", tools=TOOLS)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+        beside(chat, "next speaker, without tools")
+    chat.history.append(user("Go on."))
+    step, call = chat.send(), called("call_0001", "read_file", path="notes.txt")
+    chat.lab.answer(step, call)
+    chat.history += [call, result("call_0001", "Nothing is left to be done.")]
+    last = chat.send(tools=())
+    assert (beside(chat, "next speaker, without tools").event, last.event) == ("side", "turn")
+    assert last.session.id == step.session.id
+
+
 def test_another_mode_of_a_client_whose_answers_it_shows_is_a_turn_however_often_it_changes():
     chat, events, sessions = Chat(Lab(), tools=TOOLS), [], set()
     for n, (said, answer) in enumerate(turns("zephyr", 12)):

@@ -284,6 +284,41 @@ def test_an_answer_is_let_go_where_another_one_has_its_name_still(named: str) ->
     assert not is_on_dropped_branch(from_archive, "resp_2")
 
 
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+CRANES, QUAYS, ROADS = [
+    (f"{what}.txt", "\n".join(f"{what} {n} is closed from {n + at} o'clock." for n in range(9)))
+    for at, what in enumerate(("crane", "quay", "road"))
+]
+
+
+def read_again(lab: Lab, *files: tuple[str, str]) -> list[Wire]:
+    """Calls and their results, under ids that are new with each request."""
+    ids = [lab.call_id() for _ in files]
+    pairs = zip(ids, files, strict=True)
+    return [m for id, (path, text) in pairs for m in (called(id, "read_file", path=path), result(id, text))]
+
+
+def working(lab: Lab, said: str, *files: tuple[str, str]) -> str:
+    """The session of a client whose model reads files, and waits for the last one."""
+    step = None
+    for n, (path, _) in enumerate(files):
+        step = lab.ask([ORDERS, user(said), *read_again(lab, *files[:n])], tools=["read_file"])
+        lab.answer(step, called(lab.call_id(), "read_file", path=path))
+    assert step is not None
+    return step.session.id
+
+
+@pytest.mark.parametrize(("others", "event"), [([], "window"), ([ROADS, QUAYS], "new"), ([CRANES, ROADS], "new")])
+def test_a_window_of_calls_under_new_ids_goes_on_where_the_last_one_waits_if_its_results_are_no_others(others, event):
+    lab = Lab()
+    session = working(lab, "Read what there is.", CRANES, QUAYS)
+    if others:
+        working(lab, "When is it closed?", *others)
+    step = lab.ask([ORDERS, *read_again(lab, CRANES, QUAYS)], tools=["read_file"])
+    assert (step.event, step.session.id == session) == (event, event == "window"), step.link.why
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 

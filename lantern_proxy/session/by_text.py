@@ -17,11 +17,13 @@ from lantern_proxy.history.forms import is_other_person, shows_system_of, system
 from lantern_proxy.history.presentation import unescaped
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.summaries import side_summaries
+from lantern_proxy.history.text import breadth
 from lantern_proxy.history.transcript import session_of_transcript
 from lantern_proxy.session.by_words import session_by_words
 from lantern_proxy.session.delegation import is_delegated
 from lantern_proxy.session.index import (
     CANDIDATES,
+    PROBE_CHARS,
     SessionIndex,
     is_greeting,
     is_said_once,
@@ -42,6 +44,7 @@ from lantern_proxy.session.link_result import DELEGATED, PASTED, Link
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.request_text import readable_texts_of, texts_of
 from lantern_proxy.session.retold_history import answer_in, holds_whole_history, is_retold, lines_in, non_assistant_text
+from lantern_proxy.session.side_calls import answers_calls
 from lantern_proxy.session.transcript_use import is_own, use_of_transcript
 from lantern_proxy.turn import SYSTEM, Request, plain
 
@@ -88,6 +91,8 @@ def link_by_text(index: SessionIndex, request: Request, weak: Sequence[str], now
         return Link(session=teller, why="its history in one text")
     if answered := _last_answered(index, request, now):
         return Link(session=answered, scanty=True, why="begins with its last answer")
+    if called := _at_work(index, request):
+        return Link(session=called, scanty=True, why="its results, and those of its last calls")
     read, shared = _Read(request), None
     for session in candidates:
         found = _by_texts_of(index, session, read, now)
@@ -277,3 +282,19 @@ def _last_answered(index: SessionIndex, request: Request, now: float) -> Session
     known_as = not _is_bare(s) and s.turn > 1 and not is_other_person(s, request)
     last = bool(s.head) and s.head[-1].message.print == said[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None
+
+
+def _at_work(index: SessionIndex, request: Request) -> Session | None:
+    """The only session whose last calls the request answers, if it also shows a result that was told in this session
+    alone.
+
+    Some clients give their calls new ids with each request, and a window may leave nothing else.
+    """
+    told = [plain(i.text) for i in items_of(request.messages) if i.kind == "result"]
+    waiting = [(s, count) for s in index.sessions.values() if told and (count := answers_calls(s, request))]
+    if len(waiting) != 1:
+        return None
+    s, count = waiting[0]
+    known_as = s.api == request.api and not s.side and shows_system_of(s, request) and not is_other_person(s, request)
+    own = (text for text in told[:-count] if breadth(text) >= PROBE_CHARS and text in index.said.get(s.id, ()))
+    return s if known_as and any(is_said_once(index, text) for text in own) else None

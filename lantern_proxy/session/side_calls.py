@@ -96,8 +96,8 @@ def _is_named(i: Item, names: set[bytes | str]) -> bool:
 
 def is_side_of(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does this request use the session's content for something other than continuing it?"""
-    if is_aside(session, request):
-        return True
+    if is_aside(session, request):  # in a form that the next step of a turn may have as well
+        return not (shows_system_of(session, request) and answers_calls(session, request))
     said = index.said.get(session.id, {})
     if session.imported and _is_no_turn_of(session, request, said):
         return True
@@ -117,7 +117,7 @@ def is_side_of(index: SessionIndex, session: Session, request: Request) -> bool:
         return is_summary_call(request, session, said) or (share < 1 and is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
         return not _is_summed_up_in_system(index, session, request)
-    if _answers_calls(session, request) or _is_handed_over(session, request):
+    if answers_calls(session, request) or _is_handed_over(session, request):
         return False
     if request.tools != session.tools:
         return True
@@ -162,19 +162,20 @@ def _is_read_over(session: Session, request: Request) -> bool:
     return said[-1].role == "assistant" and all(i.print in names for i in items_of(said))
 
 
-def _answers_calls(session: Session, request: Request) -> bool:
-    """Does the request end in the results of all calls of the session's last answer, and no other call?
+def answers_calls(session: Session, request: Request) -> int:
+    """With how many results the request ends, if they are those of all calls of the session's last answer, and of no
+    other call; else 0.
 
     The results belong to the session whatever the system prompt: the model may have handed the conversation over.
     """
     answer = session.head[len(before_answer(session)) :]
     called = [i.print for e in answer for i in e.message.calls]
     if not called:
-        return False
+        return 0
     used = takewhile(lambda i: i.kind in ("call", "result"), reversed([*items_of(request.messages)]))
     last = [*islice(used, 2 * len(called))]
     results = sum(i.kind == "result" for i in last)
-    return results == len(called) and called == [i.print for i in reversed(last) if i.kind == "call"]
+    return results if called == [i.print for i in reversed(last) if i.kind == "call"] and results == len(called) else 0
 
 
 def _is_handed_over(session: Session, request: Request) -> bool:
