@@ -884,4 +884,28 @@ CLIENTS = (
         ),
         drive=program("ai_sdk_tools_agent.mjs"),
     ),
+    Client(
+        name="mnesis", family="mnesis", protocol="chat", losses=COMPACTED, compactions=2, tools=False, python=(3, 12),
+        pip=("mnesis==0.4.0", "litellm==1.110.2"), drive=program("mnesis_chat.py"),
+    ),
+    Client(
+        name="agent-squad", family="Agent Squad", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        npm=("agent-squad@1.0.1", "openai@4.104.0"), drive=program("agent_squad.mjs"),
+    ),
+    Client(
+        name="haystack-memory", family="Haystack", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        pip=("haystack-experimental==0.19.0.post1", "haystack-ai==3.4.1"), drive=program("haystack_memory.py"),
+    ),
+    Client(
+        name="clippy-code", family="Clippy", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        pip=("clippy-code==4.21.0",), drive=program("clippy_agent.py"),
+    ),
+    Client(
+        name="modelfusion", family="ModelFusion", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        npm=("modelfusion@0.137.0",), drive=program("modelfusion_chat.mjs"),
+    ),
+    Client(
+        name="nagents", family="nagents", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("nagents==0.25.2",), drive=program("nagents_agent.py"),
+    ),
 )  # fmt: skip
