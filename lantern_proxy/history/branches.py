@@ -9,7 +9,7 @@ What was said on one branch is not part of the other.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from itertools import dropwhile, pairwise, takewhile
+from itertools import dropwhile, islice, pairwise, takewhile
 
 from msgspec.structs import replace
 
@@ -34,6 +34,8 @@ _CERTAIN = 2
 one proves nothing: its user may have asked again in another mode."""
 _FORMS = 8
 """Most forms kept per session, the latest ones."""
+_RUN = 8
+"""Most of the last messages that are looked for in each branch, all together."""
 _BRANCHES = 4
 """Most branches kept per session besides the current one, the latest ones."""
 
@@ -127,15 +129,15 @@ def on_branch(session: Session, request: Request) -> Session:
         return not ids.isdisjoint(e.message.ids) or _is_among(e, prints, items)
 
     def shown(state: Session) -> tuple[int, int, int]:
-        """More than one message at the end first, then answers: a user says "Go on." on each branch, and often. The
-        last question may have come with more. Results of tools do not count, since both branches may have looked up the
-        same."""
+        """Several of the last messages together first, then answers: a user says "Go on." on each branch, and often.
+        The last question may have come with more. Results of tools do not count, since both branches may have looked up
+        the same."""
         talk = [e for e in state.head if any(i.kind != "result" for i in e.message.items)]
         held = {e.message.print: e.message.role for e in talk if is_there(e)}
         asked = next((e for e in reversed(talk) if e.message.role == "user" and not is_there(e)), None)
         told = plain(asked.message.text) if asked else ""
         is_told = any(was_asked_with(text, told) for text in texts)
-        run = _run_at_end(state, said)
+        run = _longest_run(state, said)
         return run if run > 1 else 0, sum(role == "assistant" for role in held.values()), len(held) + is_told
 
     now = {e.key for e in session.head}
@@ -149,12 +151,14 @@ def on_branch(session: Session, request: Request) -> Session:
     return replace(_gone_back(session, best, left), asides=session.asides, forks=forks[:_BRANCHES])
 
 
-def _run_at_end(state: Session, said: Sequence[Message]) -> int:
-    """How many of the messages up to the last answer stand together at the end of a state, each as its client may show
-    it."""
-    shown = dropwhile(lambda m: m.role != "assistant", reversed(said))
-    both = zip(reversed([e for e in state.head if e.message.role not in SYSTEM]), shown, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: _is_shown_as(*pair), both))
+def _longest_run(state: Session, said: Sequence[Message]) -> int:
+    """How many of the messages up to the last answer stand together in a state, each as its client may show it; at most
+    _RUN. An aside may follow them."""
+    shown = [*islice(dropwhile(lambda m: m.role != "assistant", reversed(said)), _RUN)]
+    back = [e for e in reversed(state.head) if e.message.role not in SYSTEM]
+    runs = (takewhile(lambda pair: _is_shown_as(*pair), zip(back[at : at + _RUN], shown, strict=False))
+            for at in range(len(back)))  # fmt: skip
+    return max((sum(1 for _ in run) for run in runs), default=0)
 
 
 def _is_shown_as(entry: Entry, m: Message) -> bool:
