@@ -71,12 +71,18 @@ def remember(
     for entry in new:
         _index(index, session, entry)
     _take_up(index, session)
-    if before is not None and len(session.head) < len(before.head) + len(new):  # something left it
+    if before is not None and _lets_go(session, before, new):
         _resize(index, session.id, _size_of(index, session))
     else:
         _resize(index, session.id, index.sizes[session.id] + sum(map(_size_of_entry, new)))
     if len(index.sessions) > SIZE or index.size_bytes > MOST_BYTES:
         _make_room(index)
+
+
+def _lets_go(session: Session, before: Session, new: Sequence[Entry]) -> bool:
+    """Does a session no longer show a message that it showed `before`, or no longer keep a state that it left?"""
+    is_shorter = len(session.head) < len(before.head) + len(new)
+    return is_shorter or len(left_states(session)) < len(left_states(before))
 
 
 def _change(index: SessionIndex) -> None:
