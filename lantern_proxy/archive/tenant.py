@@ -328,6 +328,5 @@ def _plain(filed: Filed) -> dict[str, Any]:
     return {
         "key": filed.key, "position": filed.position, "turn": filed.turn, "role": message.role, "text": message.text,
         "items": items, "raw": message.raw.decode("utf-8", "surrogateescape"), "print": message.print.hex(),
-        "side": filed.side, "partial": filed.partial, "names": filed.names,
-        "created_at": filed.created_at,
+        "side": filed.side, "partial": filed.partial, "names": filed.names, "created_at": filed.created_at,
     }  # fmt: skip

@@ -147,8 +147,7 @@ def on_branch(session: Session, request: Request) -> Session:
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
-    forks = (alone(session), *(each for each in session.forks if each is not best))
-    return replace(_gone_back(session, best, left), asides=session.asides, forks=forks[:_BRANCHES])
+    return _returned(session, best, best, left)
 
 
 def _longest_run(state: Session, said: Sequence[Message]) -> int:
@@ -211,9 +210,14 @@ def _behind_stored(session: Session, request: Request) -> Session:
     since = {e.key: e.message.print for e in session.head} | dict.fromkeys(session.keys - state.keys, b"")
     left = {key: print for key, print in since.items() if key not in state.keys}
     left |= {e.key: e.message.print for e in rest}
-    forks = (alone(session), *(each for each in session.forks if each is not state))
     head = state.head[:at]
     there = replace(state, head=head, chain=chain_of(head), answered=True, before_form=None) if rest else state
+    return _returned(session, state, there, left)
+
+
+def _returned(session: Session, branch: Session, there: Session, left: Mapping[str, bytes]) -> Session:
+    """The session in the state `there` of a branch that its client returned to; the current state is a branch now."""
+    forks = (alone(session), *(each for each in session.forks if each is not branch))
     return replace(_gone_back(session, there, left), asides=session.asides, forks=forks[:_BRANCHES])
 
 

@@ -17,6 +17,7 @@ from lantern_proxy.session.index import (
     SessionIndex,
     text_with_names,
     vocabulary,
+    who_said,
     without_frame,
 )
 from lantern_proxy.session.request_text import texts_of
@@ -192,18 +193,14 @@ def _is_preamble(index: SessionIndex, session: Session, request: Request, claime
 
 def _is_quoted(index: SessionIndex, text: str) -> bool:
     """Was exactly this text said in a known session? Many may begin with it, and people show old answers to a model."""
-    return any(text in index.said.get(sid, ()) for sid in index.by_start.get(text[:PROBE_CHARS], ()))
+    return any(True for _ in who_said(index, text))
 
 
 def _shows_answer_as_users(index: SessionIndex, request: Request) -> bool:
     """Does the user's side of a request hold a long text, before the last one, that a model answered somewhere?"""
     texts = [plain(i.text) for i in items_of(request.messages) if i.kind == "text" and i.role == "user"][:-1]
     long = [text for text in texts if len(text) >= SUMMARY_CHARS]
-    return any(
-        index.said.get(sid, {}).get(text) in ("assistant", "side")
-        for text in long
-        for sid in index.by_start.get(text[:PROBE_CHARS], ())
-    )
+    return any(who in ("assistant", "side") for text in long for _, who in who_said(index, text))
 
 
 def _same_talk(a: Session, b: Session) -> bool:

@@ -27,6 +27,7 @@ from lantern_proxy.session.index import (
     receivers_of,
     sessions_at,
     telling_texts,
+    who_said,
 )
 from lantern_proxy.session.overlap import (
     STANDS,
@@ -238,8 +239,7 @@ def _common_front(index: SessionIndex, shown: Sequence[Message]) -> int:
 
 
 def _is_said_often(index: SessionIndex, text: str) -> bool:
-    holders = (sid for sid in index.by_start.get(text[:PROBE_CHARS], ()) if text in index.said.get(sid, ()))
-    return sum(1 for _ in islice(holders, _COMMON)) == _COMMON
+    return sum(1 for _ in islice(who_said(index, text), _COMMON)) == _COMMON
 
 
 def _before_asides(session: Session) -> list[Session]:

@@ -92,6 +92,13 @@ def is_said_once(index: SessionIndex, text: str) -> bool:
     return sum(islice((1 for said in index.said.values() if text in said), 2)) == 1
 
 
+def who_said(index: SessionIndex, text: str) -> Iterator[tuple[str, str]]:
+    """(main session, who said this text there), for a text of PROBE_CHARS or more. Who: as in SessionIndex.said"""
+    for sid in index.by_start.get(text[:PROBE_CHARS], ()):
+        if (who := index.said.get(sid, {}).get(text)) is not None:
+            yield sid, who
+
+
 def sessions_at(index: SessionIndex, place: str) -> Iterator[Session]:
     """The conversations that came to a place, message by message, wherever they are now. place: as place_key() gives
     it"""

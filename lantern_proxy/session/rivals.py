@@ -23,6 +23,7 @@ from lantern_proxy.session.index import (
     receivers_of,
     sessions_quoted,
     side_of,
+    who_said,
 )
 from lantern_proxy.session.overlap import (
     ENDS,
@@ -242,8 +243,8 @@ def is_made_for(index: SessionIndex, session: Session, text: str, request: Reque
 
 def _is_nobodys(index: SessionIndex, text: str) -> bool:
     """Did a side call whose conversation is unknown get this text, too?"""
-    mains = (index.sessions.get(sid) for sid in index.by_start.get(text[:PROBE_CHARS], ()))
-    return any(s is not None and s.side and text in index.said.get(s.id, ()) for s in mains)
+    mains = (index.sessions.get(sid) for sid, _ in who_said(index, text))
+    return any(s is not None and s.side for s in mains)
 
 
 def _telling(index: SessionIndex, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:
