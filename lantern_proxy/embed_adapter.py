@@ -22,7 +22,7 @@ from lantern_proxy.compiled import MINILM_NAMES
 Matrix = npt.NDArray[np.float32]
 
 _FILE = "adapter_minilm_l6.npz"
-ADAPTED = "adapted-3"
+ADAPTED = "adapted-4"
 """Other matrices give other vectors: this is part of the cache's key and stored in archives."""
 
 

@@ -3,7 +3,7 @@ core; needs the extra dense). MODEL: a folder or the name of all-MiniLM-L6-v2 (A
 
 Low-rank matrices beside the upper layers learn to tell the messages that answer a question from the others of their
 conversation (cross-entropy), once by the words of both (signals/late.py) and once by the mean of their vectors. They
-learn from the same conversations as shipped_reranker.py, whose people and chats are made up.
+learn from the conversations of shipped_reranker.py and more of the same file, whose people and chats are made up.
 
 So that other texts are told apart as before, the cosines of some of them with each other are held where they were:
 functions of Python's standard library, what is said of them, and paragraphs of Lantern's own documents.
@@ -34,8 +34,11 @@ from lantern_proxy.signals.late import POWER
 TARGET = ROOT / "lantern_proxy" / "data" / "adapter_minilm_l6.npz"
 FIRST, RANK = 3, 16
 """The lowest layer that is adapted, and the rank of what is added to each of its matrices."""
-EPOCHS, TOGETHER, RATE, WARM_UP = 2, 16, 5e-4, 20
+EPOCHS, TOGETHER, RATE, WARM_UP = 1, 16, 5e-4, 20
 """Times that each question is seen, questions of a step, and the rate of AdamW."""
+STRENGTH = 0.7
+"""Share of what was learned that is added. Between published and learned weights most of what is found better is left,
+and less of what was found before is lost (weight interpolation, Wortsman et al. 2022)."""
 MOST_TOKENS = 4_000
 """Of a step: of longer conversations some sessions are left out, never those with evidence."""
 TOGETHER_TOKENS = 1_536
@@ -295,9 +298,11 @@ def main(model: str) -> None:
     reader = Reader(model)
     train(reader, [known(each, reader) for each in to_learn_from()], random.Random(1))
     halves = {
-        f"{name}/{part}": getattr(each, part) for name, each in reader.adapted.items() for part in ("outer", "inner")
+        f"{name}/{part}": by * getattr(each, part).detach().numpy()
+        for name, each in reader.adapted.items()
+        for part, by in (("outer", STRENGTH), ("inner", 1.0))
     }
-    np.savez_compressed(TARGET, **{name: half.detach().numpy().astype(np.float16) for name, half in halves.items()})
+    np.savez_compressed(TARGET, **{name: half.astype(np.float16) for name, half in halves.items()})
 
 
 if __name__ == "__main__":
