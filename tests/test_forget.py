@@ -281,6 +281,52 @@ def test_a_forgotten_session_goes_on_without_its_past(tmp_path):
         assert b"NEWER-44" in raw
 
 
+def summary_of(url, said):
+    """The answer to a client that asks for a summary of what was said."""
+    answer = ask(url, body(*said, "Create a detailed summary of our conversation so far, to continue from it."))
+    return answer.json()["choices"][0]["message"]["content"]
+
+
+def test_a_session_of_which_all_was_forgotten_keeps_no_other_from_being_known_after_a_restart(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            ask(url, body("the password is CELESTA-45"), x_lantern_session="older")
+            summary = summary_of(url, lost_history(url))
+        with Archive(config.archive.path) as archive:
+            archive.forget(archive.tenant_of("sk-one"), ForgetRule(match="CELESTA-45"), now=time.time())
+            assert 0 in {row.messages for row in archive.of(archive.tenant_of("sk-one")).sessions()}
+        with serving(config) as url:
+            sent = body({"role": "user", "content": f"We go on. {summary}"}, "ok", "what is the vault number?")
+            del sent["messages"][1]  # without an answer in it, only the text leads to its session
+            assert lantern_headers(ask(url, sent))["event"] == "compacted"
+            assert "XYLOPHONE-42" in upstream.got[-1].texts
+
+
+def test_a_block_of_what_a_forgotten_session_said_too_is_kept_and_rides_on_after_a_restart(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            for key in ("other", "s-live"):
+                said = lost_history(url, session=key)
+                session = lantern_headers(ask(url, body(*said, f"of {key}"), x_lantern_session=key))["session"]
+                if key == "other":
+                    forgotten = session
+            with Archive(config.archive.path) as archive:
+                archive.forget(archive.tenant_of("sk-one"), ForgetRule(session=forgotten), now=time.time())
+            time.sleep(0.6)
+            sent = question(said, "vault number")
+            told = lantern_headers(ask(url, sent, x_lantern_session="s-live"))
+            assert "XYLOPHONE-42" in upstream.got[-1].texts
+            before = upstream.got[-1].data["messages"]
+        with Archive(config.archive.path) as archive:
+            assert archive.of(archive.tenant_of("sk-one")).why(told["request"]).blocks
+        with serving(config) as url:
+            ask(url, sent | {"messages": [*sent["messages"], *body("x", "I heard: it", "go on")["messages"][1:]]},
+                x_lantern_session="s-live")  # fmt: skip
+            assert upstream.got[-1].data["messages"][: len(before)] == before
+
+
 def test_an_answer_that_was_under_way_is_archived_whatever_was_forgotten_meanwhile(tmp_path):
     """A proxy then lets go of all that it remembers, of whomever."""
     begun, go_on = threading.Event(), threading.Event()
