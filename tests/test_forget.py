@@ -115,6 +115,28 @@ def test_a_session_is_forgotten_with_its_side_calls_and_without_others_whose_nam
         assert left == {"user.alice", "user.bob", "user.bob.side"}
 
 
+def test_a_verdict_and_a_pin_stay_as_long_as_another_session_of_the_project_says_the_same(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as lantern, Lantern(config, project="apart") as apart:
+        for session in ("one", "two"):
+            lantern.archive(session, [{"role": "user", "content": SECRET}])
+        apart.archive("three", [{"role": "user", "content": SECRET}])
+        archive, mine = lantern._archive, lantern._archive.of(lantern.tenant)
+        one, two, three = (mine.passages(session)[0].id for session in ("one", "two", "three"))
+        mine.feedback("", one, "wrong", now=1.0)
+        for each in (one, three):
+            mine.pin(each, now=1.0)
+        archive.forget(lantern.tenant, ForgetRule(session="one"), now=2.0)
+        marked = mine.passages_by_id([two])[two]
+        assert (marked.verdict, marked.pinned) == ("wrong", True)
+        assert {each.passage.id for each in mine.marked()} == {two, three}
+        archive.forget(lantern.tenant, ForgetRule(session="two"), now=3.0)
+        assert {each.passage.id for each in mine.marked()} == {three}
+        archive.forget(lantern.tenant, ForgetRule(match="XYLOPHONE"), now=4.0)
+        with archive.reading() as db:
+            assert not db.execute("SELECT count(*) FROM marks").fetchone()[0]
+
+
 @pytest.mark.parametrize("kind", RULES)
 def test_a_dry_run_counts_the_same_and_removes_nothing(made, kind):
     config, sessions = made

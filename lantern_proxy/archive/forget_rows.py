@@ -52,8 +52,15 @@ _QUOTING = f"SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, 
 _DROP_MESSAGE = "DELETE FROM messages WHERE tenant = ? AND session = ? AND key = ?"
 _DROP_SETTINGS = "DELETE FROM settings WHERE tenant = ? AND tenant <> '' AND name <> 'unwiped'"
 _DROP_ID = "DELETE FROM ids WHERE tenant = ? AND value = ? AND session = ?"
-_DROP_VERDICTS = f"""DELETE FROM marks WHERE tenant = ? AND (passage{_IN}
-    OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = ? AND p.id{_IN}))"""
+_COPY = """SELECT p.id FROM sessions s
+    CROSS JOIN passages p ON p.tenant = s.tenant AND p.session = s.id AND p.unit = 'passage' AND p.hash = marks.hash
+    WHERE s.tenant = marks.tenant AND s.project = marks.project AND p.id NOT IN (SELECT value FROM json_each(:gone))"""
+"""SQL: passages with the text of a row of `marks` that stay."""
+_MOVE_VERDICTS = f"""UPDATE marks SET passage = ifnull(({_COPY} LIMIT 1), passage)
+    WHERE tenant = :tenant AND passage IN (SELECT value FROM json_each(:gone))"""
+_DROP_VERDICTS = f"""DELETE FROM marks WHERE tenant = :tenant AND (passage IN (SELECT value FROM json_each(:gone))
+    OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = :tenant AND p.id IN (SELECT value FROM json_each(:gone)))
+    AND NOT EXISTS ({_COPY}))"""
 _DROP_QUOTES = (
     f"DELETE FROM blocks WHERE tenant = ? AND id IN (SELECT block FROM placed WHERE tenant = ? AND passage{_IN})"
 )
@@ -336,7 +343,8 @@ class _Removal:
         if self._vectors:
             self.removed["vectors"] += remove(db, ids)
         tenant, listed = self._tenant, dumps(list(ids))
-        db.conn.execute(_DROP_VERDICTS, (tenant, listed, tenant, listed))
+        for statement in (_MOVE_VERDICTS, _DROP_VERDICTS):
+            db.conn.execute(statement, {"tenant": tenant, "gone": listed})
         self.removed["blocks"] += db.conn.execute(_DROP_QUOTES, (tenant, tenant, listed)).rowcount
         self._drop(db, "passages", "id", ids)
 
