@@ -232,6 +232,15 @@ def test_occurrences_counts_over_the_borders_of_what_is_read(tmp_path):
     assert occurrences(path, "NEEDLE") == 2
 
 
+def test_a_text_that_only_names_a_session_is_not_said_to_be_gone(lantern):
+    run, _, sessions = lantern
+    told = run("forget", "--match", "beside", "--yes", code=1).stderr
+    assert "name of a session, project or tool" in told
+    run("forget", "--session", sessions["beside"], "--yes")
+    told = run("forget", "--match", "beside", "--yes", code=1).stderr
+    assert "places" not in told
+
+
 # a running proxy
 
 LOST = ["The vault number is XYLOPHONE-42, keep it.", "The harbour crane is MARIMBA-43, note that.",

@@ -109,9 +109,14 @@ def _remove(settings: Settings, archive: "Archive", receipts: Sequence["Receipt"
 
 
 def _refuse_nothing_found(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> None:
+    from lantern_proxy.archive.raw import occurrences
+
     tenants(archive, tenant)  # one that is not known is the reason
-    way_out = "" if rule.match is not None else "; ids and names must be whole"
-    raise click.ClickException(f"nothing of {_described(rule, tenant)} is in {archive.path}{way_out}")
+    nothing = f"nothing of {_described(rule, tenant)} is in {archive.path}"
+    if rule.match is None:
+        raise click.ClickException(f"{nothing}; ids and names must be whole")
+    left_over = occurrences(archive.path, rule.match)
+    raise click.ClickException(f"{nothing}'s texts; {_held_by(left_over)}" if left_over else nothing)
 
 
 def _confirm(receipts: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) -> None:
@@ -249,8 +254,14 @@ def _print_receipts(settings: Settings, receipts: Sequence["Receipt"], verb: str
             settings.print_json(receipt)
         echo(f"{receipt.tenant}: {verb} {_amount(receipt)}", err=machine)
         if receipt.left_over:
-            why = "of another tenant, part of a word, or a leftover of SQLite"
-            echo(f"{receipt.left_over} places in the file still hold it: {why}", err=True)
+            echo(_held_by(receipt.left_over), err=True)
+
+
+def _held_by(places: int) -> str:
+    return (
+        f"{places} places in the file still hold it: another tenant's text, part of a word, a leftover of SQLite, or a "
+        "name of a session, project or tool, which --session or --project forgets (`lantern sessions --json` shows them)"
+    )
 
 
 def _amount(receipt: "Receipt") -> str:
