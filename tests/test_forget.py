@@ -13,7 +13,20 @@ import pytest
 from click.testing import CliRunner
 from msgspec import structs
 from msgspec.structs import replace
-from scripted import Upstream, archive_bytes, ask, body, config_for, echo, http, lantern_headers, serving, wait_for
+from scripted import (
+    Upstream,
+    archive_bytes,
+    ask,
+    body,
+    completion,
+    config_for,
+    echo,
+    http,
+    lantern_headers,
+    respond,
+    serving,
+    wait_for,
+)
 from test_archive import amiss
 
 from lantern_proxy import Lantern
@@ -310,6 +323,25 @@ def test_a_forgotten_session_goes_on_without_its_past(tmp_path):
         assert b"XYLOPHONE-42" not in raw
         assert b"MARIMBA-43" not in raw
         assert b"NEWER-44" in raw
+
+
+def test_what_a_message_that_stays_repeats_of_a_forgotten_one_is_still_found(tmp_path):
+    """A session has each text once, under the message that said it first."""
+    again = " ".join(f"Pier {n} of the harbour opens at {n}:07 on weekdays." for n in range(1, 23))
+    first = " ".join([SECRET, *(f"Number {n} is of no interest." for n in range(40))]) + f"\n\n{again}"
+    with Upstream(answer=respond(200, completion("noted"))) as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            ask(url, body(first, "noted", again), x_lantern_session="s-live")
+            with Archive(config.archive.path) as archive:
+                mine = archive.of(archive.tenant_of("sk-one"))
+                wait_for(lambda: mine.search("Pier 22"))
+                assert [hit.passage.position for hit in mine.search("Pier 22")] == [0]
+                archive.forget(mine.tenant, ForgetRule(match="XYLOPHONE"), now=time.time())
+                wait_for(lambda: mine.search("Pier 22"))
+                assert [hit.passage.position for hit in mine.search("Pier 22")] == [2]
+                wait_for(lambda: not archive.uncut())
+                assert not mine.search("XYLOPHONE")
 
 
 def summary_of(url, said):

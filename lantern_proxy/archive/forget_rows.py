@@ -65,6 +65,10 @@ _DROP_QUOTES = (
     f"DELETE FROM blocks WHERE tenant = ? AND id IN (SELECT block FROM placed WHERE tenant = ? AND passage{_IN})"
 )
 
+_CUT_AGAIN = """INSERT INTO uncut (tenant, session, key, project) SELECT m.tenant, m.session, m.key, s.project
+    FROM sessions s CROSS JOIN messages m ON m.tenant = s.tenant AND m.session = s.id
+    WHERE s.tenant = ? AND s.id = ? AND m.position > ? ON CONFLICT DO NOTHING"""
+
 MessageKey = tuple[str, str]
 """(session, key) of a message."""
 
@@ -78,6 +82,9 @@ class _ToRemove:
     messages: dict[MessageKey, None] = field(default_factory=dict)
     turns: set[tuple[str, int]] = field(default_factory=set)
     """Turns of the removed messages; only for a match."""
+    cut_again: dict[str, int] = field(default_factory=dict)
+    """Session -> position of a removed message, some of whose passages do not hold the match: a session has each text
+    once, under the first message that says it, and later ones may stay."""
     passages: dict[int, None] = field(default_factory=dict)
     blocks: set[int] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
@@ -194,16 +201,20 @@ def _of_sessions(db: Database, tenant: str, sessions: Sequence[str], marks: Mark
 
 def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _ToRemove:
     """Everything that holds the text `wanted`. Reads the tenant's whole archive."""
-    gone = _ToRemove()
+    gone, positions = _ToRemove(), dict[MessageKey, int]()
     for row in db.conn.execute(_MESSAGES, (tenant,)):
         filed = to_filed(row[2:])
         if _holds(filed, wanted):
             gone.add_message(row, marks)
             gone.turns.add((row[0], filed.turn))
+            positions[row[0], filed.key] = filed.position
     edited = _edited(db, tenant, wanted)
     for id_, session, message, turn, unit, hash_, text in db.conn.execute(_PASSAGES, (tenant, -1)):
         if _is_of(gone, session, message, turn, unit) or id_ in edited or wanted in text.casefold():
             gone.add_passage(id_, session, hash_, marks)
+            at = positions.get((session, message))
+            if at is not None and wanted not in text.casefold():
+                gone.cut_again[session] = min(at, gone.cut_again.get(session, at))
     sql = "SELECT b.id, b.text FROM blocks b WHERE b.tenant = ?"
     gone.blocks = {id_ for id_, block in db.conn.execute(sql, (tenant,)) if wanted in block.casefold()}
     sql = "SELECT block, passage, text FROM placed WHERE tenant = ?"
@@ -298,6 +309,9 @@ class _Removal:
         for messages in self._each([*gone.messages]):
             with self._transaction() as db:
                 self._drop_messages(db, messages)
+        for session, position in gone.cut_again.items():
+            with self._transaction() as db:
+                db.conn.execute(_CUT_AGAIN, (self._tenant, session, position))
         self._wipe(gone)
         for requests in self._each(gone.requests):
             with self._transaction() as db:

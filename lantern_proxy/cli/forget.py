@@ -260,7 +260,7 @@ def _print_receipts(settings: Settings, receipts: Sequence["Receipt"], verb: str
 def _held_by(places: int) -> str:
     return (
         f"{places} places in the file still hold it: another tenant's text, part of a word, a leftover of SQLite, or a "
-        "name of a session, project or tool, which --session or --project forgets (`lantern sessions --json` shows them)"
+        "name of a session, project or tool, which --session or --project forgets (see `lantern sessions --json`)"
     )
 
 
