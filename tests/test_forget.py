@@ -896,6 +896,24 @@ def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
             assert wait_for(few)
 
 
+def test_what_was_said_again_lately_is_found_when_the_first_time_it_was_said_is_too_old(tmp_path, monkeypatch):
+    from lantern_proxy.proxy import upkeep
+
+    monkeypatch.setattr(upkeep, "_RETAIN_S", 0.2)
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(keep_days=1))
+        said = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate([SECRET, "ok"] * 3)]
+        with Lantern(config) as lantern:
+            lantern.archive("chat", said, times=[time.time() - ago for ago in (9e6, 9e6, 8e6, 8e6, 20, 10)])
+            mine = lantern._archive.of(lantern.tenant)
+            assert [hit.passage.position for hit in mine.search("XYLOPHONE")] == [0]
+            with serving(config):
+                assert wait_for(lambda: [hit.passage.position for hit in mine.search("XYLOPHONE")] == [4])
+            assert [filed.position for filed in mine.messages("chat")] == [4, 5]
+            with lantern._archive.reading() as db:
+                assert not db.execute("SELECT count(*) FROM uncut").fetchone()[0]
+
+
 @pytest.mark.parametrize("keep", [{"keep_days": 1}, {"keep_messages": 2}])
 def test_what_has_no_time_is_as_old_as_its_session_is_in_the_archive(tmp_path, keep):
     """Logs without times were the first to go, as if they were of 1970."""

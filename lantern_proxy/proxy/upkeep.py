@@ -118,6 +118,7 @@ class Keeper:
     def _retain(self) -> None:
         if (archive := self._opened.archive) is not None:
             retain(archive, self._config.privacy, now=time.time())
+            self._cut_again()
 
     def _reindex(self) -> None:
         if (archive := self._opened.archive) is not None:
