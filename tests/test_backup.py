@@ -213,6 +213,14 @@ def test_what_frees_room_on_a_full_disk_is_told_and_what_is_forgotten_and_pruned
     assert "removed 50 passages, 50 messages" in told  # of forget: its receipt is what it prints
 
 
+def test_the_room_that_doctor_tells_is_that_of_the_disk_where_the_file_is(tmp_path):
+    script = """cp big.db small/real.db; ln -s small/real.db link.db
+        "$0" -m lantern_proxy doctor --offline --archive link.db | grep disk"""
+    printed, _ = on_a_small_disk(tmp_path, "30m", script)
+    assert "MB free" in printed
+    assert int(printed.split()[2]) < 30
+
+
 def test_an_archive_that_cannot_be_opened_on_a_full_disk_is_told_as_that(tmp_path):
     script = """
         cp big.db small/a.db; dd if=/dev/zero of=small/other bs=4096 2>/dev/null
