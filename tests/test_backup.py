@@ -133,6 +133,14 @@ def test_nothing_is_written_over_and_nothing_is_left_behind(archive, tmp_path):
     assert not [path for path in os.listdir(tmp_path) if "partial" in path or path == "copy2.db"]
 
 
+def test_what_a_killed_process_left_keeps_none_of_the_same_number_from_a_backup(archive, tmp_path):
+    """In a container every one has the same."""
+    left = tmp_path / f".copy.db.{os.getpid()}.partial"
+    left.write_bytes(b"half of it")
+    backup(archive, tmp_path / "copy.db")
+    assert left.read_bytes() == b"half of it"  # it may be another container's, and under way
+
+
 def on_a_small_disk(tmp_path, room: str, script: str, **environ: str) -> tuple[str, str]:
     """What is printed, and told as an error, by a script of a shell in `tmp_path`: $0 is Python, and `small` a disk of
     its own with so much room, beside big.db of 21 MB."""
@@ -203,6 +211,14 @@ def test_what_frees_room_on_a_full_disk_is_told_and_what_is_forgotten_and_pruned
     assert all(1 <= int(each) <= 4 for each in wanted)  # as much as was freed then
     assert "removed 50 passages, 50 messages" in printed
     assert "removed 50 passages, 50 messages" in told  # of forget: its receipt is what it prints
+
+
+def test_the_room_that_doctor_tells_is_that_of_the_disk_where_the_file_is(tmp_path):
+    script = """cp big.db small/real.db; ln -s small/real.db link.db
+        "$0" -m lantern_proxy doctor --offline --archive link.db | grep disk"""
+    printed, _ = on_a_small_disk(tmp_path, "30m", script)
+    assert "MB free" in printed
+    assert int(printed.split()[2]) < 30
 
 
 def test_an_archive_that_cannot_be_opened_on_a_full_disk_is_told_as_that(tmp_path):

@@ -454,6 +454,23 @@ def test_archived_text_cannot_command_the_terminal(lantern, tmp_path):
     assert "gpt\\x1b[2J" in lantern("why", "req_2").output
 
 
+def test_an_export_of_somebody_else_cannot_command_the_terminal(tmp_path):
+    with Lantern(Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))) as mine:
+        mine.archive("chat", [{"role": "user", "content": "the harbour of Aarhus"}])
+        exported = [json.loads(json.dumps(row)) for row in mine._archive.of(mine.tenant).export()]
+    changed = [row | {"tenant": "t\x1b]0;x\x07"} | ({"role": "\x9b2J"} if "role" in row else {}) for row in exported]
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
+    for command in (
+        ["import", str(tmp_path / "b.jsonl")], ["import", str(tmp_path / "b.jsonl"), "--tenant", "a", "--from", "b"],
+        ["show", "chat"], ["show", "chat", "--brief"], ["prune", "--older-than", "0s", "--dry-run"],
+        ["forget", "--match", "harbour", "--dry-run"], ["forget", "--match", "harbour"],
+    ):  # fmt: skip
+        command += ["--archive", str(tmp_path / "b.db")]
+        shown = CliRunner().invoke(cli.cli, command).output
+        assert shown
+        assert not {"\x1b", "\x07", "\x9b"} & {*shown}, command
+
+
 def test_a_result_is_shown_with_the_name_of_what_was_called(lantern, tmp_path):
     call = {"id": "call_1", "type": "function", "function": {"name": "tide", "arguments": '{"harbour": "Lerwick"}'}}
     said = [

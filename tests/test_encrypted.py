@@ -139,6 +139,19 @@ def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):
         assert not amiss(archive)
 
 
+def test_of_a_link_the_file_is_encrypted_and_nothing_plain_stays(tmp_path):
+    link = tmp_path / "link.db"
+    (tmp_path / "data").mkdir()
+    link.symlink_to(tmp_path / "data" / "lantern.db")
+    with Archive(link) as archive:
+        archive.write([record(0, SECRET)])
+    encrypt(link, KEY)
+    assert link.is_symlink()
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"XYLOPHONE" in file.read_bytes()]
+    with Archive(link, key=KEY) as archive:
+        assert archive.of(MINE).search("xylophone")
+
+
 def test_a_plain_archive_is_told_from_one_with_another_key(tmp_path):
     path = tmp_path / "lantern.db"
     Archive(path).close()

@@ -13,7 +13,20 @@ import pytest
 from click.testing import CliRunner
 from msgspec import structs
 from msgspec.structs import replace
-from scripted import Upstream, archive_bytes, ask, body, config_for, echo, http, lantern_headers, serving, wait_for
+from scripted import (
+    Upstream,
+    archive_bytes,
+    ask,
+    body,
+    completion,
+    config_for,
+    echo,
+    http,
+    lantern_headers,
+    respond,
+    serving,
+    wait_for,
+)
 from test_archive import amiss
 
 from lantern_proxy import Lantern
@@ -115,6 +128,28 @@ def test_a_session_is_forgotten_with_its_side_calls_and_without_others_whose_nam
         assert left == {"user.alice", "user.bob", "user.bob.side"}
 
 
+def test_a_verdict_and_a_pin_stay_as_long_as_another_session_of_the_project_says_the_same(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as lantern, Lantern(config, project="apart") as apart:
+        for session in ("one", "two"):
+            lantern.archive(session, [{"role": "user", "content": SECRET}])
+        apart.archive("three", [{"role": "user", "content": SECRET}])
+        archive, mine = lantern._archive, lantern._archive.of(lantern.tenant)
+        one, two, three = (mine.passages(session)[0].id for session in ("one", "two", "three"))
+        mine.feedback("", one, "wrong", now=1.0)
+        for each in (one, three):
+            mine.pin(each, now=1.0)
+        archive.forget(lantern.tenant, ForgetRule(session="one"), now=2.0)
+        marked = mine.passages_by_id([two])[two]
+        assert (marked.verdict, marked.pinned) == ("wrong", True)
+        assert {each.passage.id for each in mine.marked()} == {two, three}
+        archive.forget(lantern.tenant, ForgetRule(session="two"), now=3.0)
+        assert {each.passage.id for each in mine.marked()} == {three}
+        archive.forget(lantern.tenant, ForgetRule(match="XYLOPHONE"), now=4.0)
+        with archive.reading() as db:
+            assert not db.execute("SELECT count(*) FROM marks").fetchone()[0]
+
+
 @pytest.mark.parametrize("kind", RULES)
 def test_a_dry_run_counts_the_same_and_removes_nothing(made, kind):
     config, sessions = made
@@ -210,6 +245,15 @@ def test_occurrences_counts_over_the_borders_of_what_is_read(tmp_path):
     assert occurrences(path, "NEEDLE") == 2
 
 
+def test_a_text_that_only_names_a_session_is_not_said_to_be_gone(lantern):
+    run, _, sessions = lantern
+    told = run("forget", "--match", "beside", "--yes", code=1).stderr
+    assert "name of a session, project or tool" in told
+    run("forget", "--session", sessions["beside"], "--yes")
+    told = run("forget", "--match", "beside", "--yes", code=1).stderr
+    assert "places" not in told
+
+
 # a running proxy
 
 LOST = ["The vault number is XYLOPHONE-42, keep it.", "The harbour crane is MARIMBA-43, note that.",
@@ -279,6 +323,71 @@ def test_a_forgotten_session_goes_on_without_its_past(tmp_path):
         assert b"XYLOPHONE-42" not in raw
         assert b"MARIMBA-43" not in raw
         assert b"NEWER-44" in raw
+
+
+def test_what_a_message_that_stays_repeats_of_a_forgotten_one_is_still_found(tmp_path):
+    """A session has each text once, under the message that said it first."""
+    again = " ".join(f"Pier {n} of the harbour opens at {n}:07 on weekdays." for n in range(1, 23))
+    first = " ".join([SECRET, *(f"Number {n} is of no interest." for n in range(40))]) + f"\n\n{again}"
+    with Upstream(answer=respond(200, completion("noted"))) as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            ask(url, body(first, "noted", again), x_lantern_session="s-live")
+            with Archive(config.archive.path) as archive:
+                mine = archive.of(archive.tenant_of("sk-one"))
+                wait_for(lambda: mine.search("Pier 22"))
+                assert [hit.passage.position for hit in mine.search("Pier 22")] == [0]
+                archive.forget(mine.tenant, ForgetRule(match="XYLOPHONE"), now=time.time())
+                wait_for(lambda: mine.search("Pier 22"))
+                assert [hit.passage.position for hit in mine.search("Pier 22")] == [2]
+                wait_for(lambda: not archive.uncut())
+                assert not mine.search("XYLOPHONE")
+
+
+def summary_of(url, said):
+    """The answer to a client that asks for a summary of what was said."""
+    answer = ask(url, body(*said, "Create a detailed summary of our conversation so far, to continue from it."))
+    return answer.json()["choices"][0]["message"]["content"]
+
+
+def test_a_session_of_which_all_was_forgotten_keeps_no_other_from_being_known_after_a_restart(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            ask(url, body("the password is CELESTA-45"), x_lantern_session="older")
+            summary = summary_of(url, lost_history(url))
+        with Archive(config.archive.path) as archive:
+            archive.forget(archive.tenant_of("sk-one"), ForgetRule(match="CELESTA-45"), now=time.time())
+            assert 0 in {row.messages for row in archive.of(archive.tenant_of("sk-one")).sessions()}
+        with serving(config) as url:
+            sent = body({"role": "user", "content": f"We go on. {summary}"}, "ok", "what is the vault number?")
+            del sent["messages"][1]  # without an answer in it, only the text leads to its session
+            assert lantern_headers(ask(url, sent))["event"] == "compacted"
+            assert "XYLOPHONE-42" in upstream.got[-1].texts
+
+
+def test_a_block_of_what_a_forgotten_session_said_too_is_kept_and_rides_on_after_a_restart(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            for key in ("other", "s-live"):
+                said = lost_history(url, session=key)
+                session = lantern_headers(ask(url, body(*said, f"of {key}"), x_lantern_session=key))["session"]
+                if key == "other":
+                    forgotten = session
+            with Archive(config.archive.path) as archive:
+                archive.forget(archive.tenant_of("sk-one"), ForgetRule(session=forgotten), now=time.time())
+            time.sleep(0.6)
+            sent = question(said, "vault number")
+            told = lantern_headers(ask(url, sent, x_lantern_session="s-live"))
+            assert "XYLOPHONE-42" in upstream.got[-1].texts
+            before = upstream.got[-1].data["messages"]
+        with Archive(config.archive.path) as archive:
+            assert archive.of(archive.tenant_of("sk-one")).why(told["request"]).blocks
+        with serving(config) as url:
+            ask(url, sent | {"messages": [*sent["messages"], *body("x", "I heard: it", "go on")["messages"][1:]]},
+                x_lantern_session="s-live")  # fmt: skip
+            assert upstream.got[-1].data["messages"][: len(before)] == before
 
 
 def test_an_answer_that_was_under_way_is_archived_whatever_was_forgotten_meanwhile(tmp_path):
@@ -785,6 +894,24 @@ def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
                 return len(http.get(f"{url}/lantern/api/sessions").json()) <= 2
 
             assert wait_for(few)
+
+
+def test_what_was_said_again_lately_is_found_when_the_first_time_it_was_said_is_too_old(tmp_path, monkeypatch):
+    from lantern_proxy.proxy import upkeep
+
+    monkeypatch.setattr(upkeep, "_RETAIN_S", 0.2)
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(keep_days=1))
+        said = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate([SECRET, "ok"] * 3)]
+        with Lantern(config) as lantern:
+            lantern.archive("chat", said, times=[time.time() - ago for ago in (9e6, 9e6, 8e6, 8e6, 20, 10)])
+            mine = lantern._archive.of(lantern.tenant)
+            assert [hit.passage.position for hit in mine.search("XYLOPHONE")] == [0]
+            with serving(config):
+                assert wait_for(lambda: [hit.passage.position for hit in mine.search("XYLOPHONE")] == [4])
+            assert [filed.position for filed in mine.messages("chat")] == [4, 5]
+            with lantern._archive.reading() as db:
+                assert not db.execute("SELECT count(*) FROM uncut").fetchone()[0]
 
 
 @pytest.mark.parametrize("keep", [{"keep_days": 1}, {"keep_messages": 2}])

@@ -10,6 +10,7 @@ from test_archive import MINE, amiss, block, passage, record, sqlite3
 
 from lantern_proxy.archive import Archive, ForgetRule, PruneRule, Record
 from lantern_proxy.archive.retention import retain
+from lantern_proxy.archive.snapshots import snapshot_path
 from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Placed
 
@@ -85,6 +86,18 @@ def test_what_is_removed_is_in_none_of_the_bytes(archive: Archive, how: str) -> 
     archive.close()
     held = set.union(*found(folder, vectors).values())
     assert held == (set() if how == "retention" else set(TENANTS) - going)
+
+
+def test_a_snapshot_goes_by_whichever_name_of_the_file_its_passages_are_removed(archive: Archive) -> None:
+    link = archive.path.parent.parent / f"{archive.path.parent.name}-link.db"
+    link.symlink_to(archive.path)
+    archive.write([record(0, "the harbour")])
+    with Archive(link) as same:
+        path = snapshot_path(same.path, MINE, "scope")
+    assert path is not None
+    path.write_bytes(b"harbour")
+    archive.forget(MINE, ForgetRule(), now=1.0)
+    assert not path.exists()
 
 
 def test_a_log_that_somebody_reads_is_emptied_by_the_next_round(archive: Archive) -> None:

@@ -213,9 +213,9 @@ def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = 
     return db
 
 
-def partial(target: Path, process: str) -> Path:
+def partial(target: Path, number: str) -> Path:
     """Where a process writes `target` until it is complete. A killed process leaves this file behind."""
-    return target.with_name(f".{target.name}.{process}.partial")
+    return target.with_name(f".{target.name}.{number}.partial")
 
 
 def is_partial(path: Path) -> bool:
@@ -226,7 +226,7 @@ def is_partial(path: Path) -> bool:
 @contextlib.contextmanager
 def _atomic_file(target: Path) -> Iterator[Path]:
     """A file beside `target`, mode 0600, that is renamed to it when the block succeeds."""
-    made = partial(target, str(os.getpid()))
+    made = partial(target, str(secrets.randbits(64)))  # in containers every process has the same id
     try:
         if target.exists():
             raise ArchiveError(f"{target} exists; remove it first, or name another file")

@@ -70,7 +70,7 @@ def check_file(path: Path) -> list[Finding]:
     """Mode, size and free disk, without opening the file."""
     if not path.exists():
         return [Finding("file", False, f"{path} is gone", "restart lantern: it makes a new archive")]
-    size, free = size_bytes(path), shutil.disk_usage(path.parent).free
+    size, free = size_bytes(path), shutil.disk_usage(path.resolve().parent).free
     modes = {part.name: part.stat().st_mode & 0o777 for part in companions(path)}
     open_to_others = [f"{part} {mode:o}" for part, mode in modes.items() if mode & 0o077]
     return [

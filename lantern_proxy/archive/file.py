@@ -107,7 +107,8 @@ def encrypt(path: Path, key: str) -> None:
     """
     if not is_plain(path):
         raise ArchiveError(f"archive {path} is no plain SQLite file; it may be encrypted already: `lantern doctor`")
-    beside = path.with_name(path.name + ".encrypting")
+    plain = path.resolve()  # not a link to it, which would be replaced while the plain file stays
+    beside = plain.with_name(plain.name + ".encrypting")
     _drop(beside)
     os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with ArchiveErrors(path):
@@ -136,7 +137,7 @@ def encrypt(path: Path, key: str) -> None:
     drop_snapshots(path)
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # the proxy may run as another user
         os.chown(beside, path.stat().st_uid, path.stat().st_gid)
-    os.replace(beside, path)
+    os.replace(beside, plain)
 
 
 def _drop(copy: Path) -> None:

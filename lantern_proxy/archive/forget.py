@@ -35,6 +35,7 @@ _IS_MARKED = "SELECT 1 FROM forgotten WHERE tenant = ? AND mark = ?"
 _BEGUN = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', ?, ?)"
 _HAS_BEGUN = """SELECT 1 FROM settings
     WHERE tenant = '' AND name IN (?, ?, ?, ?) AND CAST(value AS REAL) > ? AND CAST(value AS REAL) <= ?"""
+_IS_HERE = "SELECT 1 FROM passages WHERE tenant = ? AND id = ?"
 _LAST_BEGUN = """SELECT max(CAST(value AS REAL)) FROM settings
     WHERE tenant = '' AND name >= 'forgotten ' AND name < 'forgotten!'"""
 _ANY = "SELECT 1 FROM forgotten WHERE tenant = ? LIMIT 1"
@@ -224,9 +225,13 @@ def keep_out(db: Database, tenant: str, marks: Iterable[bytes]) -> None:
 
 
 def _quotes_forgotten(db: Database, tenant: str, marks: Marks, block: Block) -> bool:
-    """Does the block quote a text that was forgotten while its request was under way, or since it was exported?"""
+    """Does the block quote a text that was forgotten while its request was under way, or since it was exported?
+
+    Not if its passage is still here: then another session said the same, or began alike.
+    """
     quoted = [placed.passage for placed in block.restored.placed]
-    return any(_any_marked(db, tenant, (marks.of("text", fingerprint(p.text)), marks.key(p.message))) for p in quoted)
+    gone = [p for p in quoted if db.conn.execute(_IS_HERE, (tenant, p.id)).fetchone() is None]
+    return any(_any_marked(db, tenant, (marks.of("text", fingerprint(p.text)), marks.key(p.message))) for p in gone)
 
 
 def _unkept(marks: Marks, record: Record) -> Iterator[bytes]:

@@ -52,11 +52,22 @@ _QUOTING = f"SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, 
 _DROP_MESSAGE = "DELETE FROM messages WHERE tenant = ? AND session = ? AND key = ?"
 _DROP_SETTINGS = "DELETE FROM settings WHERE tenant = ? AND tenant <> '' AND name <> 'unwiped'"
 _DROP_ID = "DELETE FROM ids WHERE tenant = ? AND value = ? AND session = ?"
-_DROP_VERDICTS = f"""DELETE FROM marks WHERE tenant = ? AND (passage{_IN}
-    OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = ? AND p.id{_IN}))"""
+_COPY = """SELECT p.id FROM sessions s
+    CROSS JOIN passages p ON p.tenant = s.tenant AND p.session = s.id AND p.unit = 'passage' AND p.hash = marks.hash
+    WHERE s.tenant = marks.tenant AND s.project = marks.project AND p.id NOT IN (SELECT value FROM json_each(:gone))"""
+"""SQL: passages with the text of a row of `marks` that stay."""
+_MOVE_VERDICTS = f"""UPDATE marks SET passage = ifnull(({_COPY} LIMIT 1), passage)
+    WHERE tenant = :tenant AND passage IN (SELECT value FROM json_each(:gone))"""
+_DROP_VERDICTS = f"""DELETE FROM marks WHERE tenant = :tenant AND (passage IN (SELECT value FROM json_each(:gone))
+    OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = :tenant AND p.id IN (SELECT value FROM json_each(:gone)))
+    AND NOT EXISTS ({_COPY}))"""
 _DROP_QUOTES = (
     f"DELETE FROM blocks WHERE tenant = ? AND id IN (SELECT block FROM placed WHERE tenant = ? AND passage{_IN})"
 )
+
+_CUT_AGAIN = """INSERT INTO uncut (tenant, session, key, project) SELECT m.tenant, m.session, m.key, s.project
+    FROM sessions s CROSS JOIN messages m ON m.tenant = s.tenant AND m.session = s.id
+    WHERE s.tenant = ? AND s.id = ? AND m.position > ? ON CONFLICT DO NOTHING"""
 
 MessageKey = tuple[str, str]
 """(session, key) of a message."""
@@ -71,6 +82,9 @@ class _ToRemove:
     messages: dict[MessageKey, None] = field(default_factory=dict)
     turns: set[tuple[str, int]] = field(default_factory=set)
     """Turns of the removed messages; only for a match."""
+    cut_again: dict[str, int] = field(default_factory=dict)
+    """Session -> position of a removed message, some of whose passages do not hold the match: a session has each text
+    once, under the first message that says it, and later ones may stay."""
     passages: dict[int, None] = field(default_factory=dict)
     blocks: set[int] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
@@ -187,16 +201,20 @@ def _of_sessions(db: Database, tenant: str, sessions: Sequence[str], marks: Mark
 
 def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _ToRemove:
     """Everything that holds the text `wanted`. Reads the tenant's whole archive."""
-    gone = _ToRemove()
+    gone, positions = _ToRemove(), dict[MessageKey, int]()
     for row in db.conn.execute(_MESSAGES, (tenant,)):
         filed = to_filed(row[2:])
         if _holds(filed, wanted):
             gone.add_message(row, marks)
             gone.turns.add((row[0], filed.turn))
+            positions[row[0], filed.key] = filed.position
     edited = _edited(db, tenant, wanted)
     for id_, session, message, turn, unit, hash_, text in db.conn.execute(_PASSAGES, (tenant, -1)):
         if _is_of(gone, session, message, turn, unit) or id_ in edited or wanted in text.casefold():
             gone.add_passage(id_, session, hash_, marks)
+            at = positions.get((session, message))
+            if at is not None and wanted not in text.casefold():
+                gone.cut_again[session] = min(at, gone.cut_again.get(session, at))
     sql = "SELECT b.id, b.text FROM blocks b WHERE b.tenant = ?"
     gone.blocks = {id_ for id_, block in db.conn.execute(sql, (tenant,)) if wanted in block.casefold()}
     sql = "SELECT block, passage, text FROM placed WHERE tenant = ?"
@@ -291,6 +309,9 @@ class _Removal:
         for messages in self._each([*gone.messages]):
             with self._transaction() as db:
                 self._drop_messages(db, messages)
+        for session, position in gone.cut_again.items():
+            with self._transaction() as db:
+                db.conn.execute(_CUT_AGAIN, (self._tenant, session, position))
         self._wipe(gone)
         for requests in self._each(gone.requests):
             with self._transaction() as db:
@@ -336,7 +357,8 @@ class _Removal:
         if self._vectors:
             self.removed["vectors"] += remove(db, ids)
         tenant, listed = self._tenant, dumps(list(ids))
-        db.conn.execute(_DROP_VERDICTS, (tenant, listed, tenant, listed))
+        for statement in (_MOVE_VERDICTS, _DROP_VERDICTS):
+            db.conn.execute(statement, {"tenant": tenant, "gone": listed})
         self.removed["blocks"] += db.conn.execute(_DROP_QUOTES, (tenant, tenant, listed)).rowcount
         self._drop(db, "passages", "id", ids)
 

@@ -19,6 +19,7 @@ from lantern_proxy.archive.forget import bump_generation
 from lantern_proxy.archive.rows import dumps, name
 from lantern_proxy.archive.values import PruneReport, PruneRule
 from lantern_proxy.archive.vectors import remove
+from lantern_proxy.archive.writes import CROSS_OUT
 
 T = TypeVar("T")
 Advance = Callable[[int], None]
@@ -50,6 +51,11 @@ _WIPED = "DELETE FROM settings WHERE tenant = ? AND name = 'unwiped' AND value =
 _QUOTING_SESSION = "id IN (SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session') = ?)"
 """Includes earlier passages of the session: the summary of a turn is replaced when the turn grows."""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
+_SAID = "SELECT session, key, print FROM messages WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"
+_CUT_AGAIN = """INSERT INTO uncut (tenant, session, key, project) SELECT m.tenant, m.session, m.key, s.project
+    FROM messages m CROSS JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session
+    WHERE m.tenant = ? AND m.session = ? AND m.print = ? AND m.side = 0 ORDER BY m.position LIMIT 1
+    ON CONFLICT DO NOTHING"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,9 @@ def prune(
                     _remove_vectors(db, chosen, with_rows)
                 if table == "passages" and rule.below_confidence is None:
                     total += _remove_quoting(db, tenant, chosen, with_rows)
+                said = db.execute(_SAID, (tenant, dumps(some))).fetchall() if table == "messages" else []
                 total += _removed(table, *_delete(db, table, part.size, chosen, with_rows))
+                _cut_again(db, tenant, said)
                 db.execute(UNWIPED, (tenant,))
                 if table == "blocks" and some[-1] == found[-1]:  # now: if interrupted later, no block is found again
                     bump_generation(db)
@@ -274,6 +282,13 @@ def _delete(db: Database, table: str, size: str, where: str, values: Sequence[fl
     ).fetchone()
     db.execute(f"DELETE FROM {table} WHERE {where}", values)
     return count, size_bytes
+
+
+def _cut_again(db: Database, tenant: str, said: Sequence[tuple[str, str, bytes]]) -> None:
+    """Note for each removed message (session, key, print) the first one left that says the same: it is to be cut, since
+    a session has each text once, under the message that said it first."""
+    db.conn.executemany(CROSS_OUT, [(tenant, session, key) for session, key, _ in said])
+    db.conn.executemany(_CUT_AGAIN, [(tenant, session, print_) for session, _, print_ in said if print_])
 
 
 def _remove_quoting(db: Database, tenant: str, where: str, values: Sequence[float | str]) -> PruneReport:

@@ -21,8 +21,9 @@ _SUFFIX = ".index"
 
 
 def folder(archive: Path) -> Path:
-    """The folder of an archive's snapshots, whether it exists or not."""
-    return Path(f"{archive}.bm25")
+    """The folder of an archive's snapshots, whether it exists or not: beside the file itself, so that whoever reaches
+    that by another name, or by a link, removes the same."""
+    return Path(f"{archive.resolve()}.bm25")
 
 
 def snapshot_path(archive: Path, tenant: str, scope: str, *, make: bool = True) -> Path | None:

@@ -14,6 +14,7 @@ from lantern_proxy.cli.frame import (
     Number,
     Settings,
     confirm,
+    echo,
     finish_wiping,
     json_value,
     limit_option,
@@ -164,7 +165,7 @@ def search(
         else:
             render.hit(hit)
     if not hits and not settings.as_json:
-        click.echo("nothing matches; fewer or other words find more")
+        echo("nothing matches; fewer or other words find more")
 
 
 @click.command()
@@ -245,9 +246,9 @@ def _print_reports(settings: Settings, reports: "Sequence[tuple[TenantArchive, P
         if settings.as_json:
             settings.print_json({"tenant": owner.tenant, "dry_run": verb != "removed", **json_value(report)})
         else:
-            click.echo(f"{owner.tenant}: {verb} {_amount(report)}")
+            echo(f"{owner.tenant}: {verb} {_amount(report)}")
     if not reports and not settings.as_json:
-        click.echo("nothing is archived")
+        echo("nothing is archived")
 
 
 def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
@@ -261,7 +262,7 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
     with settings.open(write=not dry_run) as archive:
         now = time.time()
         if keep.keep_days and (leapt := leap(archive, now=now)):
-            click.echo(f"{leapt}; where it is right, wait, or `lantern prune --older-than`", err=True)
+            echo(f"{leapt}; where it is right, wait, or `lantern prune --older-than`", err=True)
         if dry_run or not yes:
             dry_run_reports = would_retain(archive, keep, now=now)
         if dry_run:
@@ -279,7 +280,7 @@ def _print_report(settings: Settings, report: "PruneReport", verb: str) -> None:
     if settings.as_json:
         settings.print_json({"dry_run": verb != "removed", **json_value(report)})
     else:
-        click.echo(f"{verb} {_amount(report)}")
+        echo(f"{verb} {_amount(report)}")
 
 
 def _age_over_size(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
@@ -300,7 +301,7 @@ def _confirm(path: Path, would: "Iterable[tuple[TenantArchive, PruneReport]]") -
     not ask."""
     some = [(owner, report) for owner, report in would if _removes_some(report)]
     for owner, report in some:
-        click.echo(f"{owner.tenant}: {_amount(report)}", err=True)
+        echo(f"{owner.tenant}: {_amount(report)}", err=True)
     if not some:
         return
     confirm(f"Remove this from {path}? It cannot be undone.")

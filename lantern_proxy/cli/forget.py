@@ -13,6 +13,7 @@ from lantern_proxy.cli.frame import (
     Place,
     Settings,
     confirm,
+    echo,
     finish_wiping,
     json_value,
     removing,
@@ -108,14 +109,19 @@ def _remove(settings: Settings, archive: "Archive", receipts: Sequence["Receipt"
 
 
 def _refuse_nothing_found(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> None:
+    from lantern_proxy.archive.raw import occurrences
+
     tenants(archive, tenant)  # one that is not known is the reason
-    way_out = "" if rule.match is not None else "; ids and names must be whole"
-    raise click.ClickException(f"nothing of {_described(rule, tenant)} is in {archive.path}{way_out}")
+    nothing = f"nothing of {_described(rule, tenant)} is in {archive.path}"
+    if rule.match is None:
+        raise click.ClickException(f"{nothing}; ids and names must be whole")
+    left_over = occurrences(archive.path, rule.match)
+    raise click.ClickException(f"{nothing}'s texts; {_held_by(left_over)}" if left_over else nothing)
 
 
 def _confirm(receipts: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) -> None:
     for receipt in receipts:
-        click.echo(f"{receipt.tenant}: {_amount(receipt)}", err=True)
+        echo(f"{receipt.tenant}: {_amount(receipt)}", err=True)
     for copy in copies:
         _print_copy(copy, "to be forgotten")
     where = ", ".join(map(str, [*([path] if receipts else ()), *(copy.path for copy in copies)]))
@@ -182,14 +188,14 @@ def _forget_in_copy(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: s
 
 def _print_copy(copy: _Copy, verb: str) -> None:
     for receipt in copy.would:
-        click.echo(f"{copy.path}: {verb} {_amount(receipt)}", err=True)
+        echo(f"{copy.path}: {verb} {_amount(receipt)}", err=True)
 
 
 def _raise_faults(copies: Sequence[_Copy]) -> None:
     """Raises ClickException if there were errors: those backups may still have the data."""
     faults = [copy for copy in copies if copy.fault]
     for copy in faults:
-        click.echo(f"{copy.path}: {copy.fault}", err=True)
+        echo(f"{copy.path}: {copy.fault}", err=True)
     if faults:
         raise click.ClickException(
             f"{len(faults)} of {len(copies)} backups may still hold it; mend or remove them, or name others in "
@@ -216,11 +222,9 @@ def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool
         remaining = _would_remove(archive, rule, tenant)
         for receipt in remaining:
             row = {"tenant": receipt.tenant, "here": receipt.removed}
-            settings.print_json(row) if settings.as_json else click.echo(
-                f"{receipt.tenant}: {_amount(receipt)} are here"
-            )
+            settings.print_json(row) if settings.as_json else echo(f"{receipt.tenant}: {_amount(receipt)} are here")
         if not remaining and not settings.as_json:
-            click.echo(f"nothing of {_described(rule, tenant)} is in {archive.path}")
+            echo(f"nothing of {_described(rule, tenant)} is in {archive.path}")
     return not remaining
 
 
@@ -238,9 +242,7 @@ def _verify(settings: Settings, path: Path) -> bool:
                 settings.print_json({"tenant": receipt.tenant, **json_value(found)})
             else:
                 genuine = "genuine" if found.genuine else "NOT of this archive, or changed"
-                click.echo(
-                    f"{receipt.tenant}: receipt is {genuine}; {found.present} of {len(receipt.marks)} rows are here"
-                )
+                echo(f"{receipt.tenant}: receipt is {genuine}; {found.present} of {len(receipt.marks)} rows are here")
     return fine
 
 
@@ -250,10 +252,16 @@ def _print_receipts(settings: Settings, receipts: Sequence["Receipt"], verb: str
     for receipt in receipts:
         if machine:
             settings.print_json(receipt)
-        click.echo(f"{receipt.tenant}: {verb} {_amount(receipt)}", err=machine)
+        echo(f"{receipt.tenant}: {verb} {_amount(receipt)}", err=machine)
         if receipt.left_over:
-            why = "of another tenant, part of a word, or a leftover of SQLite"
-            click.echo(f"{receipt.left_over} places in the file still hold it: {why}", err=True)
+            echo(_held_by(receipt.left_over), err=True)
+
+
+def _held_by(places: int) -> str:
+    return (
+        f"{places} places in the file still hold it: another tenant's text, part of a word, a leftover of SQLite, or a "
+        "name of a session, project or tool, which --session or --project forgets (see `lantern sessions --json`)"
+    )
 
 
 def _amount(receipt: "Receipt") -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+"""Characters that a terminal may interpret -> how they are shown, for str.translate()."""
 _EXITS = {"ConfigError": 2, "ArchiveError": 1, "ModelError": 1, "OSError": 1}
 """Errors that are reported in one line, with their exit codes. By name, so that reporting one imports nothing."""
 
@@ -74,8 +76,13 @@ class Terminal(Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def _exit_with(self, message: str, code: int) -> None:
-        click.echo(f"lantern: {' '.join(message.split())}", err=True)
+        echo(f"lantern: {' '.join(message.split())}", err=True)
         sys.exit(code)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a line that may hold something from an archive or a log, such as the name of a tenant."""
+    click.echo(text.translate(CONTROLS), err=err)
 
 
 @contextmanager

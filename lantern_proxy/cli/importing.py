@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Place, Settings, with_settings
+from lantern_proxy.cli.frame import NAME, Place, Settings, echo, with_settings
 
 if TYPE_CHECKING:
     from lantern_proxy.config import Config
@@ -137,7 +137,7 @@ def _import_logs(
     if not settings.as_json:
         added = render.counted(sum(count for _, count in done), "message")
         added += f" of {render.counted(len(done), 'conversation')}"
-        click.echo(f"new in {config.archive.path}: {added}")
+        echo(f"new in {config.archive.path}: {added}")
 
 
 def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
@@ -157,9 +157,9 @@ def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
     except logs.LogError as error:
         raise click.ClickException(str(error)) from None
     for why in passed[:_MOST_SKIPPED]:
-        click.echo(f"passed over {why}", err=True)
+        echo(f"passed over {why}", err=True)
     if len(passed) > _MOST_SKIPPED:
-        click.echo(f"passed over {len(passed) - _MOST_SKIPPED:,} more files", err=True)
+        echo(f"passed over {len(passed) - _MOST_SKIPPED:,} more files", err=True)
     if not found:
         raise click.ClickException(f"no conversation in {', '.join(map(str, paths))}; see `lantern import --help`")
 
@@ -172,7 +172,7 @@ def _print_log(settings: Settings, log: "Log", count: int, verb: str) -> None:
             {"session": log.session, "source": log.source, "title": log.title[:_TITLE_CHARS], "messages": count}
         )
     else:
-        click.echo(f"{verb} {count:>5,} messages  {log.session}  {short(log.title, 60)}")
+        echo(f"{verb} {count:>5,} messages  {log.session}  {short(log.title, 60)}")
 
 
 def open_lantern(
@@ -305,7 +305,7 @@ def _import_export(
     _print_counts(settings, counts)
     unknown = [target for target in counts if tenant is None and target not in known and _KEYED.fullmatch(target)]
     if unknown:
-        click.echo(_UNKNOWN_TENANTS.format(", ".join(unknown), config.path), err=True)
+        echo(_UNKNOWN_TENANTS.format(", ".join(unknown), config.path), err=True)
 
 
 def _print_counts(settings: Settings, counts: Mapping[str, Mapping[str, int]]) -> None:
@@ -316,7 +316,7 @@ def _print_counts(settings: Settings, counts: Mapping[str, Mapping[str, int]]) -
         if settings.as_json:
             settings.print_json({"tenant": tenant, **found})
         else:
-            click.echo(f"{tenant}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
+            echo(f"{tenant}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
 
 
 def _advancing(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lantern_proxy.analyze.spoken import spoken
+from lantern_proxy.cli.frame import CONTROLS
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Hit, RequestRow, SessionRow
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from lantern_proxy.cli.doctor import Diagnosis
     from lantern_proxy.turn import Filed, Passage
 
-_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 _DATES = ("last seen", "last", "made", "revoked")
 """Columns of dates."""
 _LOSSES = {
@@ -51,7 +51,7 @@ def user_question(query: str) -> str:
 
 def clean(text: str) -> str:
     """`text` without anything that a terminal would interpret or could not print."""
-    return text.translate(_CONTROLS).encode("utf-8", "replace").decode()
+    return text.translate(CONTROLS).encode("utf-8", "replace").decode()
 
 
 def short(text: str, most: int = 120) -> str:
@@ -118,7 +118,7 @@ def message(filed: "Filed", called: Mapping[str, str]) -> None:
     out = console()
     marks = [mark for mark, is_so in (("side call", filed.side), ("broke off", filed.partial)) if is_so]
     head = f"turn {filed.turn}  {filed.message.role}  {when(filed.created_at)}  {', '.join(marks)}".rstrip()
-    out.print(Text(head, style="bold cyan"))
+    out.print(Text(clean(head), style="bold cyan"))
     for item in filed.message.items:
         name = item.name or next((called[each] for each in item.ids if each in called), "")
         label = {"call": f"[call {name}] ", "result": f"{f'[result {name}'.rstrip()}] ", "media": f"[{name}] "}
@@ -190,7 +190,7 @@ def timeline(messages: Sequence["Filed"], requests: Sequence["RequestRow"], *, b
 
 def _brief(filed: "Filed") -> None:
     text = " ".join(item.text or f"[{item.kind} {item.name}]" for item in filed.message.items)
-    line = Text(f"{filed.turn:>4}  {filed.message.role:<9} ", style="cyan")
+    line = Text(f"{filed.turn:>4}  {clean(filed.message.role):<9} ", style="cyan")
     line.append(short(text, 80), style="default")
     console().print(line, soft_wrap=True)
 
@@ -201,7 +201,8 @@ def _print_event(request: "RequestRow", shown: set[str]) -> None:
     if request.event in _LOSSES:
         what = f"{_LOSSES[request.event]} {request.gone:,} messages ({request.lost:,} bytes)"
         out.print(
-            Text(f"---- {when(request.at)}  {request.event}: {what}  {request.id}", style="bold red"), soft_wrap=True
+            Text(f"---- {when(request.at)}  {request.event}: {what}  {clean(request.id)}", style="bold red"),
+            soft_wrap=True,
         )
     riding = f"{request.restored}/{request.chars}"
     if request.restored and riding not in shown:
@@ -209,7 +210,8 @@ def _print_event(request: "RequestRow", shown: set[str]) -> None:
         restored = f"{request.restored} passages put back, {request.chars:,} characters"
         question = f", asked: {clean(short(user_question(request.query), 60))}" if request.query else ""
         out.print(
-            Text(f"++++ {when(request.at)}  {restored}{question}  {request.id}", style="bold green"), soft_wrap=True
+            Text(f"++++ {when(request.at)}  {restored}{question}  {clean(request.id)}", style="bold green"),
+            soft_wrap=True,
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.config import Config
@@ -97,9 +98,12 @@ class Keeper:
 
     def _keep_all(self) -> None:
         """Notice what was forgotten, apply `privacy.keep_...`, complete a half-filled full-text index."""
-        due = time.monotonic() + _RETAIN_S
+        due, forgets = time.monotonic() + _RETAIN_S, self.forgets
         while not self._closing.wait(_WATCH_S):
             self._opened.attempt("notice", self._look)
+            if self._keeps and self.forgets != forgets:
+                forgets = self.forgets
+                self._opened.attempt("cut", self._cut_again)
             if self._keeps and time.monotonic() > due:
                 due = time.monotonic() + _RETAIN_S
                 self._opened.attempt("retain", self._retain)
@@ -114,11 +118,21 @@ class Keeper:
     def _retain(self) -> None:
         if (archive := self._opened.archive) is not None:
             retain(archive, self._config.privacy, now=time.time())
+            self._cut_again()
 
     def _reindex(self) -> None:
         if (archive := self._opened.archive) is not None:
             with suppress(_Closing):
                 archive.complete_fts(self._look_between)
+
+    def _cut_again(self) -> None:
+        """Cut messages whose passages were removed with others that said the same."""
+        while not self._closing.is_set() and (archive := self._opened.archive) and (cuts := archive.uncut()):
+            for cut in cuts:
+                archive.add_passages(
+                    [(cut, [p for filed in cut.messages for p in chunk.one_by_one(filed, cut.session)])]
+                )
+            self.has_written()
 
     def _look_between(self, _: int) -> None:
         if self._closing.is_set():

@@ -99,7 +99,7 @@ def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
     """
     groups = [tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at)]
     found = list[tuple[Filed, ...]]()
-    for some, then in zip(groups, [*groups[1:], ()], strict=True):
+    for some, then in zip(groups, [*groups[1:], ()], strict=False):  # of no messages there is no group
         last = some[-1].message
         is_read = (some[0].side or bool(then and _is_answer(then))) and not _is_answer(some)
         apart = (last.role == "assistant" and not last.calls and not is_read) or not some[0].created_at
