@@ -374,6 +374,21 @@ def test_a_slow_reader_holds_the_upstream_up_instead_of_filling_the_memory():
     assert waiting < 8 * _HIGH_BYTES
 
 
+def test_after_an_answer_that_its_reader_left_unread_the_next_one_on_that_connection_comes():
+    async def work(ask, transport, origin):
+        left = await transport.ask(origin, b"GET", b"/", [], b"")
+        while not left.is_here:
+            await asyncio.sleep(0.01)
+        left.close()
+        assert len(transport._idle[origin]) == 1
+        return await ask()
+
+    long = b"x" * (_HIGH_BYTES + 1)  # reading pauses, and no more comes
+    with Upstream(answer=respond(200, long)) as upstream:
+        assert run(upstream, work) == (200, long)
+        assert upstream.connections == 1
+
+
 def test_silence_is_a_read_timeout_and_a_slow_stream_is_none():
     async def slow(got, wire):
         await wire.head(200, CHUNKED)

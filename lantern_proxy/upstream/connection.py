@@ -177,12 +177,16 @@ class Connection(asyncio.Protocol):
         data = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._waiting_bytes = 0
+        self._read_on()
+        return data
+
+    def _read_on(self) -> None:
+        """Read from the transport again, if that was paused."""
         if self._paused:
             self._paused = False
             self._touch()
             if not self.is_closed:
                 self.transport.resume_reading()
-        return data
 
     async def _wait(self) -> None:
         self._waiter = self._loop.create_future()
@@ -340,6 +344,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self.complete = True
+        self._read_on()  # the reader may leave before it has read all: the next request would get no answer
         keep = self._method == b"HEAD" or self._parser.should_keep_alive()
         self._stop_sending()
         whole = self._sent_all and self._room is None and not (self._to_the_end or self._mixed)
