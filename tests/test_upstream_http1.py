@@ -377,7 +377,7 @@ def test_a_slow_reader_holds_the_upstream_up_instead_of_filling_the_memory():
 def test_after_an_answer_that_its_reader_left_unread_the_next_one_on_that_connection_comes():
     async def work(ask, transport, origin):
         left = await transport.ask(origin, b"GET", b"/", [], b"")
-        while not left.is_here:
+        while not left.is_here:  # noqa: ASYNC110  there is no event for it
             await asyncio.sleep(0.01)
         left.close()
         assert len(transport._idle[origin]) == 1
