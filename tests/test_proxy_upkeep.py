@@ -60,7 +60,7 @@ def vectors() -> Vectors:
 def keeper(archive, vectors) -> Iterator[Keeper]:
     opened = Opened(Config(), vectors, make_restorer)
     opened.archive = archive
-    keeper = Keeper(Config(), vectors, opened, keeps=True)
+    keeper = Keeper(Config(), vectors, opened, keeps=True, cut_left=lambda: None)
     keeper.begin(archive)
     keeper.start()
     yield keeper

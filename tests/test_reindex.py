@@ -107,7 +107,7 @@ def test_a_proxy_that_stops_leaves_the_rest_for_later(archive, tmp_path):
         config = config_for(upstream, tmp_path)
         opened = Opened(config, None, lambda *_: None)
         assert opened.open(lambda _: None)
-        stopped = upkeep.Keeper(config, None, opened, keeps=True)
+        stopped = upkeep.Keeper(config, None, opened, keeps=True, cut_left=lambda: None)
         stopped.stop()
         stopped._reindex()
         opened.close()

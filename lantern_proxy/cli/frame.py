@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 """Characters that a terminal may interpret -> how they are shown, for str.translate()."""
 _EXITS = {"ConfigError": 2, "ArchiveError": 1, "ModelError": 1, "OSError": 1}
 """Errors that are reported in one line, with their exit codes. By name, so that reporting one imports nothing."""
@@ -82,7 +82,12 @@ class Terminal(Group):
 
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line that may hold something from an archive or a log, such as the name of a tenant."""
-    click.echo(text.translate(CONTROLS), err=err)
+    click.echo(clean(text), err=err)
+
+
+def clean(text: str) -> str:
+    """`text` without anything that a terminal would interpret or could not print."""
+    return text.translate(_CONTROLS).encode("utf-8", "replace").decode()
 
 
 @contextmanager

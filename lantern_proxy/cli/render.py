@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lantern_proxy.analyze.spoken import spoken
-from lantern_proxy.cli.frame import CONTROLS
+from lantern_proxy.cli.frame import clean
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Hit, RequestRow, SessionRow
@@ -47,11 +47,6 @@ def console(*, err: bool = False) -> Console:
 def user_question(query: str) -> str:
     """A request's question without what its client added, unless nothing would be left."""
     return spoken(query).strip() or query
-
-
-def clean(text: str) -> str:
-    """`text` without anything that a terminal would interpret or could not print."""
-    return text.translate(CONTROLS).encode("utf-8", "replace").decode()
 
 
 def short(text: str, most: int = 120) -> str:

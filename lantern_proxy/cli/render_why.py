@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from lantern_proxy.cli.render import clean, console, counted, short, times, user_question, when
+from lantern_proxy.cli.frame import clean
+from lantern_proxy.cli.render import console, counted, short, times, user_question, when
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Why

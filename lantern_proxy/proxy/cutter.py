@@ -108,6 +108,10 @@ class Cutter:
         self._recovering = True
         self._recover(archive)
 
+    def look_again(self) -> None:
+        """Cut what the archive lists as uncut, too, once nothing else is left. For any thread."""
+        self._recovering = True
+
     def _recover(self, archive: Archive) -> None:
         found = archive.uncut()
         self._recovering = bool(found)

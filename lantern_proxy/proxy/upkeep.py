@@ -7,11 +7,10 @@ computes vectors of passages.
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.config import Config
@@ -42,11 +41,16 @@ class _Closing(Exception):
 class Keeper:
     """Computes vectors and applies retention, in the background. Belongs to the writer. Must be closed.
 
-    keeps: does this worker do so? Of several workers on an archive, one does it for all
+    keeps:    does this worker do so? Of several workers on an archive, one does it for all
+    cut_left: called when messages were removed that others of their session repeat, which are then to be cut
     """
 
-    def __init__(self, config: Config, embedder: "Embedder | None", opened: Opened, *, keeps: bool) -> None:
+    def __init__(
+        self, config: Config, embedder: "Embedder | None", opened: Opened, *, keeps: bool,
+        cut_left: Callable[[], None],
+    ) -> None:  # fmt: skip
         self._config, self._embedder, self._opened, self._keeps = config, embedder, opened, keeps
+        self._cut_left = cut_left
         self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
         self.forgets = 0
         """How often something was forgotten, here or by another process. When it changes, memory may hold what was
@@ -103,7 +107,7 @@ class Keeper:
             self._opened.attempt("notice", self._look)
             if self._keeps and self.forgets != forgets:
                 forgets = self.forgets
-                self._opened.attempt("cut", self._cut_again)
+                self._cut_left()
             if self._keeps and time.monotonic() > due:
                 due = time.monotonic() + _RETAIN_S
                 self._opened.attempt("retain", self._retain)
@@ -118,21 +122,12 @@ class Keeper:
     def _retain(self) -> None:
         if (archive := self._opened.archive) is not None:
             retain(archive, self._config.privacy, now=time.time())
-            self._cut_again()
+            self._cut_left()
 
     def _reindex(self) -> None:
         if (archive := self._opened.archive) is not None:
             with suppress(_Closing):
                 archive.complete_fts(self._look_between)
-
-    def _cut_again(self) -> None:
-        """Cut messages whose passages were removed with others that said the same."""
-        while not self._closing.is_set() and (archive := self._opened.archive) and (cuts := archive.uncut()):
-            for cut in cuts:
-                archive.add_passages(
-                    [(cut, [p for filed in cut.messages for p in chunk.one_by_one(filed, cut.session)])]
-                )
-            self.has_written()
 
     def _look_between(self, _: int) -> None:
         if self._closing.is_set():

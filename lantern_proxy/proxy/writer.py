@@ -77,7 +77,7 @@ class Writer:
         keeper: bool = True,
     ) -> None:  # fmt: skip
         self.opened = Opened(config, embedder, make_restorer)
-        self.keeper = Keeper(config, embedder, self.opened, keeps=keeper)
+        self.keeper = Keeper(config, embedder, self.opened, keeps=keeper, cut_left=self._cut_left)
         self._busy_since = 0.0
         self._queue: SimpleQueue[_Waiting | Flush | None] = SimpleQueue()
         self._cutter = Cutter()
@@ -138,6 +138,10 @@ class Writer:
         self.keeper.close(_CLOSING_S)
         self._disk.shutdown()
         self.opened.close()
+
+    def _cut_left(self) -> None:
+        self._cutter.look_again()
+        self.when_idle(self._cut_some)
 
     def _begin(self, archive: Archive) -> None:
         self.keeper.begin(archive)

@@ -1,7 +1,7 @@
 """A session loaded from the archive into memory, after a restart."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain, groupby, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 
 from msgspec.structs import replace
 
@@ -99,7 +99,7 @@ def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
     """
     groups = [tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at)]
     found = list[tuple[Filed, ...]]()
-    for some, then in zip(groups, [*groups[1:], ()], strict=False):  # of no messages there is no group
+    for some, then in pairwise([*groups, ()]):
         last = some[-1].message
         is_read = (some[0].side or bool(then and _is_answer(then))) and not _is_answer(some)
         apart = (last.role == "assistant" and not last.calls and not is_read) or not some[0].created_at
