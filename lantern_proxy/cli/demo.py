@@ -18,7 +18,8 @@ from rich.text import Text
 
 from lantern_proxy import demo
 from lantern_proxy.archive import Archive
-from lantern_proxy.cli.render import clean, console, short
+from lantern_proxy.cli.frame import clean
+from lantern_proxy.cli.render import console, short
 from lantern_proxy.config import Config
 from lantern_proxy.turn import Block, Placed
 

@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from lantern_proxy.cli.frame import Settings
+from lantern_proxy.cli.frame import Settings, clean
 from lantern_proxy.cli.health import health
-from lantern_proxy.cli.render import clean, console, counted, table, when
+from lantern_proxy.cli.render import console, counted, table, when
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive
