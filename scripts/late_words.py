@@ -1,7 +1,7 @@
 """Make lantern_proxy/data/late_words_minilm_l6.npz: python scripts/late_words.py (a minute; needs the extra dense).
 
-What the compiled model with Lantern's adapter gives for each piece of the table of like words (scripts/alike_table.py)
-by itself, in the space of the token vectors of passages: make it again after scripts/embed_adapter.py.
+What the compiled model gives for each piece of the table of like words (scripts/alike_table.py) by itself, in the space
+of the token vectors of passages. It comes from the model alone.
 """
 
 import argparse
@@ -19,10 +19,10 @@ DATA = Path(__file__).parent.parent / "lantern_proxy" / "data"
 
 
 def main(cache_dir: Path) -> None:
-    with Embedder(MINILM, cache_dir, adapted=True) as embedder:
+    with Embedder(MINILM, cache_dir) as embedder:
         embedder.start()
         embedder.wait()
-    compiled, projection = open_compiled(folder_of(MINILM, cache_dir, adapted=True), 1), projection_of(MINILM)
+    compiled, projection = open_compiled(folder_of(MINILM, cache_dir), 1), projection_of(MINILM)
     assert projection is not None
     with np.load(DATA / "alike_minilm_l6.npz") as table:
         pieces = table["pieces"].tobytes().decode().split("\n")

@@ -17,7 +17,7 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
 from lantern_proxy.compiled import MINILM
 from lantern_proxy.compiled_export import sources
-from lantern_proxy.config import load
+from lantern_proxy.config import EmbedConfig, load
 from lantern_proxy.rerank.light import SHIPPED_FEATURE, LightError, save
 from lantern_proxy.rerank.light import train as train_light
 from lantern_proxy.rerank.train import Stopped
@@ -225,15 +225,25 @@ def test_what_is_told_of_a_model_is_what_it_does_to_the_best_and_no_more():
     assert light.measure(part, favours_the_last)[:, 0].tolist() == [1.0, 1.0]
 
 
-def test_each_conversation_is_measured_by_a_model_that_did_not_learn_from_it():
-    """The one of four that ranks the other way round is found by nothing that was learned from the others."""
+def test_the_embedder_of_a_fold_is_chosen_without_the_conversations_that_it_is_measured_on():
+    """By the second one's vectors the first conversation is ranked so well that it is the better one of all."""
 
-    def part(best: int) -> light.Examples:
-        cells = np.tile(np.linspace(1, 0, 10, dtype=np.float32), 30)[:, None]
-        return light.Examples("c", (FEATURES[0],), cells, cells[:, 0] == best, [10] * 30, np.zeros(300), [0] * 30)
+    def seen(found: list[bool], untrained: list[float]) -> light.RankedExamples:
+        parts = []
+        for has_gold in found:
+            cells = np.tile(np.linspace(1, 0, 10, dtype=np.float32), 30)[:, None]
+            gold = (cells[:, 0] == 1) & has_gold
+            parts.append(
+                light.Examples("c", (FEATURES[0],), cells, gold, [10] * 30, np.zeros(300), [not has_gold] * 30)
+            )
+        return light.RankedExamples(None, parts, EmbedConfig(), [np.full((30, 3), each) for each in untrained])  # type: ignore[arg-type]
 
-    after = [float(found[:, 1].mean()) for _, found in light.cross_validated([part(0), part(1), part(1), part(1)])]
-    assert after == [0.0, 1.0, 1.0, 1.0]
+    first = seen([False, True, True, True], [0.5, 0.5, 0.5, 0.5])
+    second = seen([True, False, True, True], [1.0, 0.45, 0.45, 0.45])
+    learned = light.TrainingData([first, second])
+    assert learned.best(learned.all_parts) is second
+    after = [float(found[:, 2].mean()) for _, found in light.cross_validated(learned)]
+    assert after == [0.0, 0.0, 1.0, 1.0]  # by what the first one finds of the first, and the second of the others
 
 
 def test_a_conversation_is_never_both_learned_from_and_measured_on(data, settings):

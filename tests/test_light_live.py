@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
 import pytest
 from test_light import THINGS, conversation
 
@@ -14,7 +16,7 @@ from lantern_proxy.bench.datasets import labelled
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.chunk import passages
-from lantern_proxy.compiled import MINILM
+from lantern_proxy.compiled import MINILM, ModelError
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import Embedder, available
@@ -36,8 +38,7 @@ FORMLESS = RestoreConfig(admission=0.0, weights={"form": 0.0})
 def resources(cache_dir) -> Iterator[Resources]:
     if not available():
         pytest.skip("the extra `dense` is not installed")
-    embed = EmbedConfig(cache_dir=cache_dir, adapted=False)  # with it there is little left to learn here
-    with Resources(Config(embed=embed, restore=FORMLESS)) as resources:
+    with Resources(Config(embed=EmbedConfig(cache_dir=cache_dir), restore=FORMLESS)) as resources:
         yield resources
 
 
@@ -153,12 +154,36 @@ def test_the_model_looks_at_words_and_vectors(resources, model):
     assert set(open_light(str(model)).models[0].features) == set(KNOWN)
 
 
-def test_a_model_says_with_which_vectors_it_was_trained(data, resources, tmp_path):
-    parts = light.collect_all(Default(resources), labelled(data), lambda _: None)
+def test_a_model_learns_from_the_vectors_that_rank_its_questions_better_and_says_which(data, resources, tmp_path):
+    def untrained(by: Resources) -> float:
+        parts = [light.collect(Default(by), each, lambda _: None) for each in labelled(data)]
+        return float(np.concatenate([light.measure(part, part.before) for part in parts])[:, 0].mean())
+
+    asked = []
+    learned = light.training_data(resources, labelled(data), asked.append, without=frozenset())
+    published, adapted = untrained(resources), untrained(resources.adapted)
+    assert published != adapted
+    chosen = learned.best(learned.all_parts)
+    assert chosen.embed.adapted == (adapted > published)
+    assert len(asked) == 2 * sum(len(each.questions) for each in labelled(data))
+    assert np.concatenate(learned.by[0].untrained)[:, 0].mean() == pytest.approx(published)
+
     file = tmp_path / "model.npz"
-    save(light.train_with(resources.config.embed, parts), file, {})
+    save(chosen.train(learned.all_parts), file, {})
     (found,) = open_light(str(file)).models
-    assert found.embedder == resources.embedder.name
+    assert found.embedder == (resources.adapted if chosen.embed.adapted else resources).embedder.name
+
+
+def test_what_is_configured_is_kept_where_the_other_embedder_is_not_to_be_had(data, resources, monkeypatch):
+    class Missing:
+        config = resources.adapted.config
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise ModelError(f"no {name}")
+
+    monkeypatch.setitem(vars(resources), "adapted", Missing())
+    learned = light.training_data(resources, labelled(data), lambda _: None, without=frozenset())
+    assert [(seen.embed.adapted, len(seen.parts)) for seen in learned.by] == [(False, 6)]
 
 
 def test_where_a_model_cannot_work_the_block_is_that_without_one_byte_for_byte(archive, resources, model, tmp_path):

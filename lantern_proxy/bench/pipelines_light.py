@@ -1,6 +1,7 @@
 """The light learned reranker: examples from conversations with known evidence, training, and the pipeline `trained`."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,6 +15,7 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Advance, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
+from lantern_proxy.compiled import ModelError
 from lantern_proxy.config import EmbedConfig
 from lantern_proxy.embed import name_of
 from lantern_proxy.rank import Floats, Ints
@@ -79,16 +81,65 @@ def collect(default: Default, conversation: Conversation, advance: Advance) -> E
     return Examples(conversation.id, seen.features, *joined)
 
 
-def collect_all(default: Default, conversations: Sequence[Conversation], advance: Advance) -> list[Examples]:
-    """Of the conversations that have a question to learn from. advance: called for each question"""
-    return [part for known in conversations if (part := collect(default, known, advance))]
+@dataclass(frozen=True, slots=True)
+class RankedExamples:
+    """The examples of some conversations, with one embedder's vectors."""
+
+    default: Default
+    parts: list[Examples]
+    embed: EmbedConfig
+    untrained: list[Floats]
+    """The result of `measure` for each part."""
+
+    def train(self, of: Sequence[int]) -> Model:
+        """A model trained on these parts. LightError if there is none."""
+        model = train([self.parts[n] for n in of])
+        looked = not {*LEXICAL, SHIPPED_FEATURE}.issuperset(model.features)
+        return replace(model, embedder=name_of(self.embed.model, adapted=self.embed.adapted)) if looked else model
 
 
-def train_with(embed: EmbedConfig, parts: Sequence[Examples]) -> Model:
-    """Train on parts that were ranked with the vectors of `embed`; the model says so if it looks at them."""
-    model = train(parts)
-    looked = not {*LEXICAL, SHIPPED_FEATURE}.issuperset(model.features)
-    return replace(model, embedder=name_of(embed.model, adapted=embed.adapted)) if looked else model
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """Training data: the same conversations ranked with each of the embedders."""
+
+    by: list[RankedExamples]
+    """The configured embedder's first; all have the same questions in their parts."""
+
+    def best(self, of: Sequence[int]) -> RankedExamples:
+        """The embedder with the better untrained ranking on these parts; a model trained with it is better, too."""
+        return max(self.by, key=lambda seen: _mrr([seen.untrained[n] for n in of]))
+
+    @property
+    def all_parts(self) -> range:
+        """The numbers of all parts."""
+        return range(len(self.by[0].parts))
+
+
+def training_data(
+    resources: Resources, conversations: Sequence[Conversation], advance: Advance, *, without: frozenset[str]
+) -> TrainingData:
+    """With the configured embedder's vectors, and those of its adapted version.
+
+    advance: called for each question, once per embedder; without: signals to leave out
+    """
+    found: list[RankedExamples] = []
+    for each in embedders(resources):
+        default = Default(each, without)
+        with suppress(ModelError) if found else nullcontext():  # what is not configured may not be there to compile
+            parts = [part for known in conversations if (part := collect(default, known, advance))]
+            found.append(
+                RankedExamples(default, parts, each.config.embed, [measure(part, part.before) for part in parts])
+            )
+    return TrainingData(found)
+
+
+def embedders(resources: Resources) -> list[Resources]:
+    """The embedders that a lesson chooses from, the configured one first."""
+    return [resources] if resources.adapted is resources else [resources, resources.adapted]
+
+
+def _mrr(untrained: Sequence[Floats]) -> float:
+    return float(np.concatenate(untrained)[:, 0].mean()) if untrained else 0.0
 
 
 def train(parts: Sequence[Examples]) -> Model:
@@ -122,12 +173,14 @@ def folds(n: int) -> Iterator[tuple[list[int], range]]:
         yield [each for each in range(n) if each % number != fold], range(fold, n, number)
 
 
-def cross_validated(parts: Sequence[Examples]) -> Iterator[tuple[Floats, Floats]]:
-    """(before, after) of each conversation's questions, by a model that did not learn from it."""
-    for train_parts, test_parts in folds(len(parts)):
-        model = train([parts[n] for n in train_parts])
-        for part in (parts[n] for n in test_parts):
-            yield measure(part, part.before), measure(part, pool_first(part, model.scores(part.table)))
+def cross_validated(data: TrainingData) -> Iterator[tuple[Floats, Floats]]:
+    """(before, after) of each conversation's questions, by a model and vectors that were not chosen with it."""
+    for train_parts, test_parts in folds(len(data.all_parts)):
+        ranked = data.best(train_parts)
+        model = ranked.train(train_parts)
+        for n in test_parts:
+            part = ranked.parts[n]
+            yield data.by[0].untrained[n], measure(part, pool_first(part, model.scores(part.table)))
 
 
 def pool_first(part: Examples, scores: Floats) -> Floats:
@@ -150,13 +203,15 @@ class Trained:
     """The default with the light reranker: trained on dev conversations, or the configured one."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
-        self._default, self._embed = Default(resources, without), resources.config.embed
+        self._resources, self._without = resources, without
+        self._default = Default(resources, without)
         self._light = open_light(resources.config.rerank.light)
 
     def prepare(self, conversation: Conversation) -> Scorer:
         return self._default.archived(conversation).scorer(self._light)
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
-        made = copy(self)
-        made._light = Light((train_with(self._embed, collect_all(self._default, conversations, lambda _: None)),))
+        data = training_data(self._resources, conversations, lambda _: None, without=self._without)
+        made, seen = copy(self), data.best(data.all_parts)
+        made._default, made._light = seen.default, Light((seen.train(data.all_parts),))
         return made

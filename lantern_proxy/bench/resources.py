@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from lantern_proxy.compiled import ModelError
 from lantern_proxy.config import Config
-from lantern_proxy.embed import Embedder
+from lantern_proxy.embed import Embedder, available
+from lantern_proxy.embed_adapter import has_adapter
 from lantern_proxy.signals.late import DIM, Tokens
 
 Vectors = npt.NDArray[np.float32]
@@ -31,8 +32,18 @@ class Resources:
     @cached_property
     def published(self) -> "Resources":
         """The same with the model as published, for measuring the methods of others."""
-        embed = replace(self.config.embed, adapted=False)
-        return Resources(replace(self.config, embed=embed)) if self.config.embed.adapted else self
+        return self._with(adapted=False)
+
+    @cached_property
+    def adapted(self) -> "Resources":
+        """The same with Lantern's adaptation of the model; itself if there is none."""
+        embed = self.config.embed
+        there = embed.enabled != "off" and available() and has_adapter(embed.model)
+        return self._with(adapted=True) if there else self
+
+    def _with(self, *, adapted: bool) -> "Resources":
+        embed = replace(self.config.embed, adapted=adapted)
+        return self if embed == self.config.embed else Resources(replace(self.config, embed=embed))
 
     @property
     def embedder(self) -> Embedder:
@@ -80,8 +91,9 @@ class Resources:
     def close(self) -> None:
         if self._embedder is not None:
             self._embedder.close()
-        if (other := self.__dict__.get("published", self)) is not self:
-            other.close()
+        for kept in ("published", "adapted"):
+            if (other := self.__dict__.get(kept, self)) is not self:
+                other.close()
 
     def __enter__(self) -> "Resources":
         return self

@@ -11,7 +11,7 @@ from lantern_proxy.cli.render import counting, counting_to
 
 if TYPE_CHECKING:
     from lantern_proxy.bench.datasets import Conversation
-    from lantern_proxy.bench.pipelines_light import Examples
+    from lantern_proxy.bench.pipelines_light import TrainingData
     from lantern_proxy.rerank.train import Example, Outcome
     from lantern_proxy.rerank.train import Settings as Training
 
@@ -33,14 +33,13 @@ conversations = click.option(
 def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
     """Train the light reranker and tell what it gains over the untrained ranking, on conversations it has not seen.
 
-    It reorders the best 100 passages of a question. Use it with `rerank.light: FILE`, and with the embedder that is
-    configured now.
+    It reorders the best 100 passages of a question. Use it with `rerank.light: FILE`. It is learned with the vectors
+    that rank these questions better: MiniLM's as published, or with what Lantern learned on top of it (embed.adapted).
 
     \b
     Example: lantern train reranker --data labelled.jsonl --out reranker.npz
     """
     from lantern_proxy.bench import pipelines_light as light
-    from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
     from lantern_proxy.rerank.light import save
 
@@ -49,31 +48,34 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
         if len(known) < 2:
             raise ValueError("one conversation is not enough: what was learned is measured on others; give two or more")
         with Resources(settings.load()) as resources:
-            total, embed = sum(len(c.questions) for c in known), resources.config.embed
+            total = sum(len(c.questions) for c in known) * len(light.embedders(resources))
             with counting("ranking the candidates", total, quiet=settings.as_json) as advance:
-                parts = light.collect_all(Default(resources), known, advance)
+                training = light.training_data(resources, known, advance, without=frozenset())
+        chosen = training.best(training.all_parts)
+        parts = chosen.parts
         if len(parts) < 2:
             raise ValueError(f"{len(parts)} of {len(known)} conversations have questions to learn from; two must")
-        comparison = _cross_validated(parts, quiet=settings.as_json)
+        comparison = _cross_validated(training, quiet=settings.as_json)
         row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **comparison}
-        row["helps"] = _helps(comparison)
+        row |= {"helps": _helps(comparison), "adapted": chosen.embed.adapted}
+        row["reindex"] = chosen.embed.adapted != resources.config.embed.adapted
         if out is not None:
-            save(light.train_with(embed, parts), out, row)
+            save(chosen.train(training.all_parts), out, row)
             row["out"] = str(out)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     settings.print_json(row) if settings.as_json else click.echo(_summary(row))
 
 
-def _cross_validated(parts: "Sequence[Examples]", *, quiet: bool) -> dict[str, dict[str, Any]]:
+def _cross_validated(data: "TrainingData", *, quiet: bool) -> dict[str, dict[str, Any]]:
     """Each measure before and after, on conversations that the model of their fold has not seen."""
     import numpy as np
 
     from lantern_proxy.bench import pipelines_light as light
 
     runs = []
-    with counting("learning", len(parts), quiet=quiet) as advance:
-        for run in light.cross_validated(parts):
+    with counting("learning", len(data.all_parts), quiet=quiet) as advance:
+        for run in light.cross_validated(data):
             runs.append(run)
             advance(1)
     return light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
@@ -93,6 +95,8 @@ def _summary(row: Mapping[str, Any]) -> str:
         lines.append("It does not help on conversations it has not seen: leave rerank.light empty, or label more.")
     elif "out" in row:
         lines += [f"Written to {row['out']}. Use it with", f"  rerank: {{light: {row['out']}}}"]
+        if row["reindex"]:
+            lines += ["  embed: {adapted: true}", "and, since that means other vectors, `lantern reindex --vectors`."]
     return "\n".join(lines)
 
 

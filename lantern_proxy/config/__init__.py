@@ -215,9 +215,10 @@ class EmbedConfig(Section):
     """auto: if the extra `dense` is installed. on: doctor reports it if missing. off: 90 MB less memory."""
     model: Annotated[str, Matches(r"\S+", "use a model name")] = "sentence-transformers/all-MiniLM-L6-v2"
     """Small, fast on a CPU and good enough beside BM25. After a change run `lantern reindex --vectors`."""
-    adapted: bool = True
-    """Use Lantern's adapter for all-MiniLM-L6-v2, trained to find the message that answers a question. Other models are
-    used as they are. After a change run `lantern reindex --vectors`."""
+    adapted: bool = False
+    """Use Lantern's adapter for all-MiniLM-L6-v2, trained to find the message that answers a question. Rerankers
+    trained with it (`lantern train reranker`) gain most, blocks do not. Other models are used as they are. After a
+    change run `lantern reindex --vectors`."""
     cache_dir: Path = field(default_factory=default_cache_dir)
     """Where the compiled model is kept: $XDG_CACHE_HOME/lantern or ~/.cache/lantern by default."""
     threads: Annotated[int, Within(1, 256)] = 1

@@ -93,7 +93,7 @@ class Dense:
     def has_word_vectors(self) -> bool:
         """Does the embedder, ready or not, make word vectors that are comparable with the shipped ones? Then the
         passages' vectors are usable even if the question is not embedded."""
-        return self._embedder is not None and self._embedder.adapted and bool(self._embedder.recipe)
+        return self._embedder is not None and not self._embedder.adapted and bool(self._embedder.recipe)
 
     def begin(self, scope: Scope, question: Question, ask: "Ask", *, skip: bool = False) -> bool:
         """Have the question embedded, so that compare() may be called. False if there is no embedder, if it is not
