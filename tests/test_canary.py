@@ -230,9 +230,14 @@ def _remove(archive: Archive, mine) -> None:
     mine.prune(PruneRule(older_than_s=1.0, up_to={"passages": 1, "messages": 1, "blocks": 1}), now=0.0)
     mine.prune(PruneRule(session="s2"), now=0.0)
     archive.forget(MINE, ForgetRule(match="text 0"), now=1.0, dry_run=True)
+    long = record(21, "of this a word is forgotten, and the rest is cut anew")
+    archive.write([replace(long, passages=(passage(21, "the rest is cut anew"),))])
+    archive.forget(MINE, ForgetRule(match="a word is forgotten"), now=1.0)
     for rule in (ForgetRule(match="text 1"), ForgetRule(session="s1"), ForgetRule(project="p"), ForgetRule()):
         archive.verify(archive.forget(MINE, rule, now=1.0))
         archive.write([replace(record(1, "text 1"), came_at=2.0), replace(record(1, "text 1"), came_at=0.5)])
+    quoted = Placed(passage=passage(22, "text 1"), text="x", rank=1, score=1.0, signals={})
+    archive.write([replace(record(22, "quotes it", blocks=(block([quoted], request="s1-r22"),)), came_at=2.0)])
     archive.write([record(30, "pruned at last", session="s30")])
     rows = [(tenant, "s30", id_, np.ones(4, np.float32)) for tenant, id_, _ in archive.unembedded(50)]
     archive.add_vectors("m", 4, rows)
