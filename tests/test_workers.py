@@ -209,7 +209,7 @@ def test_an_interrupt_ends_it_also_where_a_shell_started_it_in_the_background(up
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `lantern serve &` of a script has it
     try:
         with process(config_for(upstream, tmp_path), "--workers", processes) as (serve, url):
-            assert health(url)["status"] == "ok"
+            assert wait_for(lambda: health(url)["status"] == "ok", 60)
             serve.send_signal(signal.SIGINT)
             assert serve.wait(30) == 0
     finally:
