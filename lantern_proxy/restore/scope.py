@@ -12,7 +12,6 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +104,8 @@ class Scope:
         self._weighed = RowCache(3)
         """Cache of weighed(); cleared with `_idf`."""
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
-        self._unembedded: dict[int, None] = {}
+        self._embedded = bytearray()
+        """1 for each row whose vector is loaded."""
         self._seen = -1
         """The newest passage of the whole archive when this scope was last complete; -1 before the first use."""
         self._last_edit = 0
@@ -151,7 +151,7 @@ class Scope:
             self._sessions = {session: code for code, session in enumerate(found.sessions)}
             self._codes, self._positions = array("i", found.codes.tobytes()), array("q", found.positions.tobytes())
             self._sizes = array("i", found.sizes.tobytes())
-            self._unembedded = dict.fromkeys(self.passages.ids)
+            self._embedded = bytearray(len(found.ids))
         return True
 
     def _follow_edits(self, own: TenantArchive) -> None:
@@ -160,9 +160,9 @@ class Scope:
         for passage in own.passages_by_id({id_ for _, id_ in edits if id_ in self.index}).values():
             self.index.remove(passage.id)
             self.index.add(passage.id, passage.terms or tuple(terms(passage.text)), passage.created_at)
-            self._unembedded[passage.id] = None
             row = self.row(passage.id)
             if row is not None:
+                self._embedded[row] = 0
                 self.passages.forget(row)
         if edits:
             self._last_edit, self._arrived = edits[-1][0], None
@@ -178,7 +178,7 @@ class Scope:
         self._sizes.extend(map(len, lines_of))
         self._times.extend(found.times)
         self.passages.ids.extend(found.ids)
-        self._unembedded.update(dict.fromkeys(found.ids))
+        self._embedded.extend(bytes(len(found.ids)))
         self._arrived = None
 
     def _analyzed(self, found: Outline) -> list[bytes]:
@@ -298,50 +298,54 @@ class Scope:
         """(n,) cosine of each passage with `vector`, (dim,); passages without a vector get the mean. None if no passage
         has a vector."""
         self._load_vectors(archive, len(vector))
-        missing = self._rows_of(np.fromiter(self._unembedded, np.int64, len(self._unembedded)))[0]
-        if len(missing) == len(self.passages):
+        there = self._has_vector()
+        if not there.any():
             return None
         scores = (self._vectors[: len(self.passages)] @ vector).astype(np.float64)
-        if len(missing):
-            there = np.ones(len(scores), bool)
-            there[missing] = False
-            scores[missing] = scores[there].mean()  # a missing vector is no evidence against a passage
+        if not there.all():
+            scores[~there] = scores[there].mean()  # a missing vector is no evidence against a passage
         return scores
 
     def unembedded(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """(len(rows),) which of these passages have no vector yet."""
-        return np.array([self.passages.ids[row] in self._unembedded for row in rows.tolist()], np.bool_)
+        missing: npt.NDArray[np.bool_] = ~self._has_vector()[rows]
+        return missing
+
+    def _has_vector(self) -> npt.NDArray[np.bool_]:
+        """(n,) which passages have a vector here; a copy."""
+        return np.array(self._embedded, np.bool_)
 
     def _load_vectors(self, archive: Archive, dim: int) -> None:
         """Load vectors that were computed since the last call."""
         if self._vectors.shape[1] != dim:
             self._vectors = np.zeros((0, dim), np.float32)
-            self._unembedded = dict.fromkeys(self.passages.ids)
+            self._embedded = bytearray(len(self.passages))
         if len(self._vectors) < len(self.passages):
             grown = np.zeros((max(64, len(self.passages) * 5 // 4), dim), np.float32)
             grown[: len(self._vectors)] = self._vectors
             self._vectors = grown
-        if not self._unembedded:
+        if 0 not in self._embedded:
             return
-        wanted = list(islice(self._unembedded, VECTORS_A_TIME))
-        found = archive.of(self.key.tenant).vectors(wanted)
+        wanted = {self.passages.ids[row]: row for row in np.flatnonzero(~self._has_vector())[:VECTORS_A_TIME].tolist()}
+        found = archive.of(self.key.tenant).vectors([*wanted])
         if found:
-            rows, kept = self._rows_of(np.fromiter(found, np.int64, len(found)))
-            self._vectors[rows] = np.stack(list(found.values()))[kept]
-            for passage_id in found:
-                self._unembedded.pop(passage_id, None)
+            rows = [wanted[id_] for id_ in found]
+            self._vectors[rows] = np.stack(list(found.values()))
+            for row in rows:
+                self._embedded[row] = 1
 
-    def _rows_of(self, ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """The rows of those `ids` that are in this scope, and (len(ids),) which of `ids` these are."""
+    def _rows_of(self, ids: Ints) -> Ints:
+        """The rows of those `ids` that are in this scope."""
         held = np.array(self.passages.ids, np.int64)
         rows = np.searchsorted(held, ids)
         there = rows < len(held)
         there[there] = held[rows[there]] == ids[there]
-        return rows[there], there
+        found: Ints = rows[there]
+        return found
 
     def rows(self, passage_ids: Sequence[int]) -> list[int]:
         """The rows of those passages that are in this scope, in the order of `passage_ids`."""
-        rows: list[int] = self._rows_of(np.array(passage_ids, np.int64))[0].tolist()
+        rows: list[int] = self._rows_of(np.array(passage_ids, np.int64)).tolist()
         return rows
 
     def row(self, passage_id: int) -> int | None:
@@ -351,7 +355,7 @@ class Scope:
     def lexical(self, query: Sequence[str]) -> Floats:
         """(n,) BM25 score of each passage for the index terms `query`."""
         if self._arrived is None:
-            self._arrived = self._rows_of(self.index.documents()[0])[0]
+            self._arrived = self._rows_of(self.index.documents()[0])
         scores = np.zeros(len(self.passages))
         scores[self._arrived] = self.index.scores(query)
         return scores
