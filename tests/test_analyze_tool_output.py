@@ -59,3 +59,25 @@ def test_what_is_said_is_no_row(text):
 def test_two_lines_are_rows_where_an_output_goes_on():
     text = "9f31c02 store: drop the cart\n77ab0e1 store: drop the lease"
     assert (len(prose_lines(text)), len(prose_lines(text, continued=True))) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            "jobs.CommitError: the lease on pool 7 is gone\n\tat org.pool.Lease.renew(Lease.java:88)\n"
+            "\tat com.quay.Worker.run(Worker.java:142)\n\tat com.quay.Main.main(Main.java:12)\n\t... 14 more\n"
+            "Caused by: net.Refused: volume vol-7716 is full\n\tat net.Socket.open(Socket.java:5)",
+            ["jobs.CommitError: the lease on pool 7 is gone", "\tat org.pool.Lease.renew(Lease.java:88)",
+             "Caused by: net.Refused: volume vol-7716 is full", "\tat net.Socket.open(Socket.java:5)"],
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"/app/main.py\", line 9, in main\n    run(jobs)\n"
+            "  File \"/app/jobs.py\", line 31, in run\n    raise Full(volume)\njobs.Full: vol-7716",
+            ["Traceback (most recent call last):", "    run(jobs)", "  File \"/app/jobs.py\", line 31, in run",
+             "    raise Full(volume)", "jobs.Full: vol-7716"],
+        ),
+    ],
+)  # fmt: skip
+def test_of_a_stack_trace_the_errors_and_their_innermost_frames_are_no_rows(text, kept):
+    assert prose_lines(text) == kept

@@ -187,3 +187,47 @@ def test_an_old_value_says_where_a_block_shows_the_new_one(looked):
     old = [line for line in text.splitlines() if "768Mi" in line]
     assert old
     assert all("but see turn" in line.partition("] ")[0] for line in old)
+
+
+TABLE = "\n".join(
+    [
+        " plan   | month   | cancelled",
+        "--------+---------+----------",
+        *(f" {plan:<6} | 2024-0{n} | {n}{n * 7}" for n in (4, 5, 6) for plan in ("basic", "family", "pro")),
+        "(9 rows)",
+    ]
+)
+ANALYSED: list[tuple[str, str, str]] = [
+    ("user", "", "look at who left in spring, and leave Malta out"),
+    ("call", "Sql", "select plan, month, cancelled from left"),
+    ("tool", "Sql", TABLE),
+    ("assistant", "", "Pro lost most of all in May."),
+]
+
+
+@pytest.fixture
+def analysed(tmp_path) -> Iterator[Restorer]:
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, of([*ANALYSED, *STEPS]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        yield restorer
+        restorer.close()
+
+
+def test_what_stands_around_the_rows_of_a_table_is_no_evidence_without_them(analysed):
+    restored = analysed.for_question(ask("What does cancelled mean in a contract of a family?", present="Nothing."))
+    assert restored is None or not [mark for mark in ("(9 rows)", "----") if mark in restored.text]
+
+
+def test_what_an_assistant_only_looks_at_next_is_no_evidence(tmp_path):
+    rule = "the export drops messages. don't restart the pods, we would lose the queue"
+    said = [("user", "", rule), ("assistant", "", "I will not restart the pods. Reading the logs of the consumer.")]
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, of([*said, *STEPS]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        asked = ask("Can we just restart the pods?", present="Nothing.")
+        loss = restorer.at_compaction(asked)
+        assert "don't restart the pods" in loss.text
+        beside = restorer.for_question(asked.with_blocks([loss]))
+        restorer.close()
+    assert beside is None

@@ -3,6 +3,7 @@ little to do with the question."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from test_restore import LEXICAL, ask, filed, write
 
@@ -10,9 +11,12 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config
 from lantern_proxy.memory import Lantern
 from lantern_proxy.restore.context import Contexts
+from lantern_proxy.restore.parts import Candidate
 from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.question import Evidence, parse_question
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.supplements import Supplements
+from lantern_proxy.restore.weak import NEAR, _nearness, without_echoes
 from lantern_proxy.signals import has_speaker_names
 from lantern_proxy.turn import canonical
 
@@ -505,3 +509,72 @@ def test_what_the_assistant_told_of_a_count_later_comes_back_where_the_request_s
         )
     assert restored is not None
     assert "77 silver" in restored.text
+
+
+COINS = [
+    ("I enter the smithy with my lantern.", "Marga mends its hinge for 3 copper. You have 11 copper left."),
+    ("I buy glowmoss.", "She sells you two bunches. You have 7 copper now."),
+    ("I take the key and ask how many years.", "Nineteen, he whispers."),
+    ("We bring the child home.", "The mother thanks you with a file of steel. You have 9 copper."),
+]
+
+
+def test_how_many_is_answered_by_the_latest_count_and_not_by_who_else_asked_how_many(block_of):
+    text = block_of(COINS, "How many copper do I have?")
+    assert "9 copper" in text
+    assert "how many years" not in text
+
+
+def test_what_is_asked_for_between_two_things_is_no_list_of_both():
+    assert parse_question("How many days are between my first draft and the exam?").items == ()
+    assert len(parse_question("What are the port, the host and the owner?").items) == 3
+
+
+@pytest.mark.parametrize("answer_is_shown", [True, False])
+def test_a_question_whose_answer_a_block_shows_is_no_evidence(tmp_path, answer_is_shown):
+    said = "The Aurora sounds nice. How do we get from Lisbon to Tavira?", "By train to Tavira, 27 euros per adult."
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed([said]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        with restorer._scope(ask()) as scope:
+            shown = [read.passage.id for read in scope.passages][: 1 + answer_is_shown]
+            asked = candidate_of(scope, 0)._replace(lost=(1,))
+            found = without_echoes([asked], scope, {"lisbon": 1.0}, ask(shown=frozenset(shown)))
+        restorer.close()
+    assert found == ([] if answer_is_shown else [asked])
+
+
+def candidate_of(scope, row):
+    read = scope.passages[row]
+    return Candidate(read.passage, read.lines, tuple(range(len(read.lines))), row)
+
+
+@pytest.mark.parametrize(("others", "near"), [(0.1, True), (0.45, False)])
+def test_where_all_texts_are_alike_none_is_near_the_question(others, near):
+    cosines = np.array([others + 0.02 * (n % 3) for n in range(40)] + [0.48])
+    evidence = Evidence(cosines, cosines, cosines, {}, {}, 0.0)
+    assert _nearness(evidence, NEAR)(40) is near
+
+
+def test_of_an_update_that_a_block_shows_filler_does_not_come_as_well(tmp_path):
+    old, new = "We fly back from Lisbon on the 16th.", "Oh, nice! Then you fly from Lisbon on the 9th."
+    said = [(old, "Noted: back on the 16th."), *OTHERS[:5], ("We go to the Azores.", new), *OTHERS[5:9]]
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed(said))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        loss = restorer.at_compaction(ask(present="Nothing."))
+        ids = frozenset(placed.passage.id for placed in loss.placed if placed.passage.text == new)
+        held = canonical(f"{old} Noted: back on the 16th. {new.removeprefix('Oh, nice! ')}")
+        restored = restorer.for_question(ask("When do we fly from Lisbon?", present=held, shown=ids))
+        restorer.close()
+    assert ids
+    assert restored is None or "Oh, nice" not in restored.text
+
+
+def test_a_correction_right_after_a_message_needs_no_word_of_it(block_of):
+    text = block_of(
+        [("Bring the fish on Friday, eight portions, with lemon.", "Eight portions of fish on Friday.")],
+        "Which portions of fish do we want?",
+        [("Too much, make it 3.", "Changed."), *OTHERS],
+    )
+    assert "make it 3" in text

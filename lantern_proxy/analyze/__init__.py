@@ -77,7 +77,7 @@ STOP_WORDS = frozenset(
     between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each
     either else ever few for from further get gets getting got had hadn't has hasn't have haven't having he he'd
     he'll he's her here hers herself him himself his how how's i i'd i'll i'm i've if in into is isn't it it'd
-    it'll it's its itself just let's like me more most much my myself no nor not now of off on once only or other
+    it'll it's its itself just let's like many me more most much my myself no nor not now of off on once only or other
     ought our ours ourselves out over own really same shall she she'd she'll she's should shouldn't so some such
     than that that's the their theirs them themselves then there there's these they they'd they'll they're they've
     this those through to too under until up upon us very was wasn't we we'd we'll we're we've were weren't what

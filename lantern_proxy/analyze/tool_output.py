@@ -35,6 +35,12 @@ _DIFFS = ("@", "d", "i", "-", "+")
 """First characters of such lines, which decide for most lines."""
 _LOG = "log"
 """Shape of a log line that reports no problem: one is a row anywhere."""
+_FRAME_LINES = 4
+"""Most lines from one frame with its source code to the next."""
+_CALLED = re.compile(r"at (?:async )?[\w$.<>/ ]+\(.*\)$|at .*:\d+:\d+\)?$|\.\.\. \d+ more$")
+_CALLS = re.compile(r'File ".*", line \d+')
+"""Frames of a stack trace: below their error, the innermost first, and above it, the innermost last. All but the
+innermost are rows."""
 
 
 def rows(text: str, *, continued: bool = False) -> list[tuple[int, int]]:
@@ -52,11 +58,23 @@ def rows(text: str, *, continued: bool = False) -> list[tuple[int, int]]:
     shapes = [*map(_shape, lines)]
     counts = Counter(filter(None, shapes))
     diff_start = next((at for at, line in enumerate(lines) if line[:1] in _DIFFS and _DIFF.match(line)), len(lines))
+    inner, outer = _frames(lines)
     is_row = [
-        number or shape == _LOG or counts[shape] >= least or ("%" in line and _PROGRESS.search(line) is not None)
-        for line, shape, number in zip(lines, shapes, numbered, strict=True)
+        at in outer
+        or (at not in inner and (number or shape == _LOG or counts[shape] >= least))
+        or ("%" in line and _PROGRESS.search(line) is not None)
+        for at, (line, shape, number) in enumerate(zip(lines, shapes, numbered, strict=True))
     ]
     return [span for at, span in enumerate(spans) if at >= diff_start or is_row[at]]
+
+
+def _frames(lines: Sequence[str]) -> tuple[set[int], set[int]]:
+    """(lines that are the innermost frame of a stack trace, the other frames)"""
+    called = {at for at, line in enumerate(lines) if line.startswith(("at ", "... ")) and _CALLED.match(line)}
+    calls = {at for at, line in enumerate(lines) if line.startswith("File ") and _CALLS.match(line)}
+    outer = {at for at in called if at - 1 in called}
+    outer |= {at for at in calls if not calls.isdisjoint(range(at + 1, at + _FRAME_LINES))}
+    return (called | calls) - outer, outer
 
 
 def _numbered(lines: Sequence[str]) -> list[bool]:

@@ -84,7 +84,9 @@ class _Search:
         """The best passages that the request lacks; if an assistant takes part, without those that only repeat what a
         block of the request shows."""
         found = self._lost_of(self.order)
-        return without_echoes(found, self._scope, self._ask) if self._ask.shown and not self._people else found
+        if not self._ask.shown or self._people:
+            return found
+        return without_echoes(found, self._scope, self.mass, self._ask)
 
     def items(self) -> list[Candidate]:
         """The best lost passage for each item that the question lists; empty if there are fewer than LEAST_ITEMS, or if

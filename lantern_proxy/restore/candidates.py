@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,9 +58,7 @@ class Source:
             (candidate,) = candidates_of([(row, read)], present, ask)
             if read.passage.id in ask.shown:
                 candidate = candidate._replace(lost=_relevant_left_out(candidate, mass))
-            if any(may_answer(read.lines[i], mass) for i in _relevant_lines(candidate, mass)) or answering_rows(
-                candidate, mass
-            ):
+            if may_answer(candidate, _relevant_lines(candidate, mass), mass) or answering_rows(candidate, mass):
                 found.append(candidate)
                 most_chars -= len(read.flat)
             else:
@@ -147,7 +145,17 @@ def _relevant_left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple
     return tuple(filter(bears, candidate.lost))
 
 
-def may_answer(line: Line, mass: Mapping[str, float]) -> bool:
+def may_answer(candidate: Candidate, some: Iterable[int], mass: Mapping[str, float]) -> set[int]:
+    """Those of `some` lines that may answer the question. Where rows of a tool result share words with it, what
+    stands around them ("(9 rows)") must share one, too."""
+    lines = candidate.lines
+    in_rows = candidate.passage.speaker == "tool" and any(
+        line.sort == "printed" and coverage(mass, line.words) for line in lines
+    )
+    return {i for i in some if _may_answer(lines[i], mass) and not (in_rows and not coverage(mass, lines[i].words))}
+
+
+def _may_answer(line: Line, mass: Mapping[str, float]) -> bool:
     """May this line answer the question? Tool output must cover much of the question, in more than one word, or contain
     a name that is asked for, such as `MAX_AGE` or `v2.1`; any other line must only not be filler."""
     if line.sort != "printed":

@@ -72,7 +72,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         sort: Sort = "code" if is_code else (instruction_kind(text) if may_instruct else None) or "plain"
         sort = "printed" if is_printed else "greeting" if sort == "plain" and greets(text) else sort
         value *= _WORTH.get("code" if is_code else sort, 1.0)
-        if passage.speaker == "assistant" and _ANNOUNCES.match(text):
+        if passage.speaker == "assistant" and announces(text, facts, specific=bool(keys)):
             value = min(value, 0.05)
         flags, flat = facts.flags, " ".join(text.split())
         addresses, of_people, digits = flags & _YOU != 0, flags & _PEOPLE != 0, flags & DIGIT != 0
@@ -254,6 +254,12 @@ _ANNOUNCES = re.compile(
     re.I,
 )
 """What an assistant says before it calls a tool: "Okay, let me check the tests"."""
+_DOING = re.compile(
+    r"(?:looking (?:at|into|for|up)|(?:check|see|read|search|examin|explor|inspect|open|runn|start|verify|test|list"
+    r"|fetch|grepp|review|compar|writ|updat|edit)ing)\b",
+    re.I,
+)
+"""The same, shorter: "Running the tests."."""
 _WORTH: Mapping[Sort, float] = {"rule": 15.0, "preference": 4.0, "code": 0.2}
 """Factors for rules and preferences, and for code, which is full of specific terms and is kept in files anyway."""
 
@@ -264,6 +270,8 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
     facts: of the sentence, with the flags above. specific: does it contain specific terms?
     """
     says_little = estimated_words(facts.pieces, facts.wide) <= 2
+    if says_little and not _WORD.search(text):
+        return 0.02  # a rule below a table's header
     if says_little and len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
         return 0.02  # encoded data, minified code
     if says_little and not specific and len(text) < 40:
@@ -283,6 +291,13 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
         if facts.flags & sign:
             value *= factor
     return value
+
+
+def announces(text: str, facts: Facts, *, specific: bool) -> bool:
+    """Does an assistant only say what it looks at next? "Running costs are 40 euros" says more."""
+    if _ANNOUNCES.match(text):
+        return True
+    return len(text) < GREETING_CHARS and not (specific or facts.flags & DIGIT) and _DOING.match(text) is not None
 
 
 def lost_lines(some: Sequence[tuple[Passage, Sequence[Line]]], present: Present) -> list[tuple[int, ...]]:

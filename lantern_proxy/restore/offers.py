@@ -171,7 +171,7 @@ def _offer(
     matching = {i for i in lost if coverage(mass, candidate.lines[i].words)}
     in_prose = {i for i in matching if candidate.lines[i].sort != "printed"}
     answering = answering_rows(candidate, mass).intersection(lost)
-    relevant = in_prose | (answering or {i for i in lost if may_answer(candidate.lines[i], mass)})
+    relevant = in_prose | (answering or may_answer(candidate, lost, mass))
     shown = _with_heads(candidate, _with_tables(candidate, relevant, matching, lost), matching, lost)
     shown = _with_few_words(candidate, shown, lost)
     chosen_rows = sorted(shown or lost)

@@ -202,13 +202,17 @@ _BETWEEN = re.compile(
     r"[,;:\n\u3001\uff0c\uff1b\u060c]|(?<!\w)(?:and|or|und|oder|et|ou|y|o|e|i|en|och|ve|\u0438|\u0456|\u03ba\u03b1\u03b9|&)(?!\w)|\u548c|\u4ee5\u53ca"
 )
 """Separators and conjunctions between the items of a list."""
+_SPAN = re.compile(
+    r"\b(?:between|zwischen|entre|tussen|mellan|mellem|mi\u0119dzy|\u043c\u0435\u0436\u0434\u0443)\b", re.I
+)
+"""What is asked for lies between two things, and is neither of them."""
 LEAST_ITEMS, MOST_ITEM_TERMS = 2, 4
 """A list has at least LEAST_ITEMS items of at most MOST_ITEM_TERMS terms each; anything longer is a sentence."""
 
 
 def _items(about: str) -> tuple[frozenset[str], ...]:
     """Index terms of each listed item; () if the text is not a list."""
-    parts = _BETWEEN.split(about)
+    parts = [] if _SPAN.search(about) else _BETWEEN.split(about)
     term_sets = (frozenset(informative(query_terms(part))) for part in parts if len(parts) >= LEAST_ITEMS)
     found = tuple(each for each in term_sets if each)
     return found if len(found) >= LEAST_ITEMS and max(map(len, found)) <= MOST_ITEM_TERMS else ()

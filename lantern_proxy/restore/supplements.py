@@ -18,6 +18,7 @@ from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidates_of, check_presence, name_chars, names_of
 from lantern_proxy.restore.context import Contexts, is_short
+from lantern_proxy.restore.lines import is_filler
 from lantern_proxy.restore.parts import Candidate, is_group_chat
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
@@ -133,7 +134,7 @@ class Supplements:
     def _newer_answers(self, row: int, offer: pack.Offer) -> list[int]:
         """Rows of newer versions of an assistant's answer, such as a draft or a count. These are its answers to updates
         of the message that it answers at `row`, if they share a word of the question and have another value of the same
-        unit."""
+        unit. If there are none, its latest such value."""
         if offer.passage.speaker != "assistant" or offer.passage.tools:
             return []
         old_text = pack.join(offer.passage.text, offer.spans)
@@ -141,11 +142,12 @@ class Supplements:
         asked = [(other, self._passage(other).text) for other in before if self._passage(other).speaker == "user"]
         updates = [news for other, text in asked for news in self._updates.of(other, text, sentences_of(text))]
         words, old = self.mass.keys() & filter(str.isalpha, content_of(old_text)), Changes(old_text)
-        return [
+        newer = [
             answer
             for answer in dict.fromkeys(answer for news in updates for answer in self._answer_to(news))
             if words & (read := self.scope.passages[answer]).words and old.has_same_unit(read.flat)
         ]
+        return newer or (self._later_assistant_value(row, self.scope.passages[row]) if words else [])
 
     def _answer_to(self, row: int) -> list[int]:
         """The row of the answer to the message at `row`: what somebody else said next or, after tool calls, the last
@@ -200,10 +202,11 @@ class Supplements:
         return next_ if asked and next_ and is_short(self._passage(next_[0])) else []
 
     def lost_candidates(self, rows: Sequence[int]) -> list[Candidate]:
-        """The passages at `rows`, in this order, with the lines that the request lacks. Passages that it has
-        completely, or that a rule excludes, are left out."""
+        """The passages at `rows`, in this order, with the lines that the request lacks; of those that a block shows in
+        part, without filler. Passages that it has completely, or that a rule excludes, are left out."""
         some = check_presence(self.scope, rows, self.present, self.ask)
         found = candidates_of([(row, read) for row, read, reason in some if not reason], self.present, self.ask)
+        found = [_without_filler(each) if each.passage.id in self.ask.shown else each for each in found]
         return [each for each in self.source.still_allowed(self.ask, found) if each.lost]
 
     def _offers(
@@ -249,6 +252,11 @@ class Supplements:
 
 MOST_STEPS = 60
 """How many messages after a question are searched for an agent's answer."""
+
+
+def _without_filler(candidate: Candidate) -> Candidate:
+    speaker, lines = candidate.passage.speaker, candidate.lines
+    return candidate._replace(lost=tuple(i for i in candidate.lost if not is_filler(lines[i], speaker)))
 
 
 def _last_line(candidate: Candidate) -> Sequence[int]:

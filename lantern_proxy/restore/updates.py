@@ -142,8 +142,10 @@ class Updates:
         place = int(places[row])
         replies = [other for other in rivals if self._passage(other).speaker == "assistant"]
         replied = [before for before in scope.neighbours(np.array(replies, np.int64), -1).tolist() if before >= 0]
+        next_ = [r for by in (1, 2) for r in scope.at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
         scope.passages.read(replied)
-        later, found = [other for other in dict.fromkeys([*rivals, *replied]) if places[other] > place], list[int]()
+        near, found = dict.fromkeys([*rivals, *replied, *next_]), list[int]()
+        later = [other for other in near if places[other] > place]
         self.contexts.read_around(later)
         for other in later:
             if self.ask.late():
@@ -151,7 +153,6 @@ class Updates:
             context = self._context_of_short(other, said)
             if context and self._is_about(context, said, about | said):
                 found.append(other)
-        next_ = [r for by in (1, 2) for r in scope.at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
         return found + [r for r in next_ if self.contexts.stands_alone(r) and self._context_of_short(r, said)]
 
     def _context_of_short(self, row: int, said: frozenset[str]) -> Context | None:

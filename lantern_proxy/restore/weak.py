@@ -5,9 +5,9 @@ from math import fsum
 
 from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import HELD, PRINTED
+from lantern_proxy.restore.candidates import HELD, PRINTED, may_answer
 from lantern_proxy.restore.cover import ECHO
-from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.lines import Line, is_filler
 from lantern_proxy.restore.parts import Candidate, is_agent_session
 from lantern_proxy.restore.question import Evidence, coverage
 from lantern_proxy.restore.scope import Scope
@@ -19,8 +19,9 @@ AMONG_PEOPLE = 0.2
 """The same in chats between people."""
 SURELY = 0.5
 """A passage with this coverage of the question is never weak: among few passages, no score is far above the mean."""
-NEAR = 0.35
-"""Least cosine of a relevant passage that shares no word with the question."""
+NEAR, MANY = 0.35, 20
+"""Least cosine of a relevant passage that shares no word with the question. From so many passages on, it must also
+stand out among them."""
 ASKED_BEFORE = 0.9
 """A passage with this coverage is taken for an earlier copy of the question itself."""
 
@@ -52,24 +53,34 @@ def without_weak(
     return found
 
 
-def without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> list[Candidate]:
+def without_echoes(
+    candidates: Sequence[Candidate], scope: Scope, mass: Mapping[str, float], ask: Ask
+) -> list[Candidate]:
     """`candidates` without lines that only repeat what a block in the request shows: "Noted: gate 12, at 9:40." after a
-    user's "We leave from gate 12 at 9:40."."""
+    user's "We leave from gate 12 at 9:40.". If the rest is filler, it goes, too."""
     found = []
     for candidate in candidates:
         said = _replied_to(candidate, scope, ask)
         lost = tuple(i for i in candidate.lost if not echoes(candidate.lines[i], said, scope))
-        if lost and not _is_only_closing_question(candidate, lost):
-            found.append(candidate if lost == candidate.lost else candidate._replace(lost=lost))
+        left = candidate if lost == candidate.lost else candidate._replace(lost=lost)
+        tells = left is candidate or may_answer(left, lost, mass)
+        if lost and tells and not _only_asks_for_what_is_there(candidate, lost, scope, ask):
+            found.append(left)
         else:
             ask.passed.add(candidate.passage, "present", row=candidate.row)
     return found
 
 
-def _is_only_closing_question(candidate: Candidate, lost: Sequence[int]) -> bool:
-    """Are the lost lines only the closing question of an assistant's message whose rest the request has?"""
-    rest = len(lost) < len(candidate.lines) and candidate.passage.speaker == "assistant"
-    return rest and all(ends_asking(candidate.lines[i].flat) for i in lost)
+def _only_asks_for_what_is_there(candidate: Candidate, lost: Sequence[int], scope: Scope, ask: Ask) -> bool:
+    """Do the lost lines only ask, and a block shows the answer; or close an assistant's message whose rest the request
+    has?"""
+    passage, lines = candidate.passage, candidate.lines
+    if not all(ends_asking(lines[i].flat) or is_filler(lines[i], passage.speaker) for i in lost):
+        return False
+    if passage.speaker == "assistant":
+        return len(lost) < len(lines) and all(ends_asking(lines[i].flat) for i in lost)
+    after = scope.passages[candidate.row + 1].passage if candidate.row + 1 < len(scope) else passage
+    return after.id in ask.shown and (after.speaker, after.session) == ("assistant", passage.session)
 
 
 def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> list[frozenset[str]]:
@@ -104,6 +115,17 @@ def _reference_row(
     return next(others, order[0])
 
 
+def _nearness(evidence: Evidence, least: float) -> Callable[[int], bool]:
+    """The test whether the passage at a row is near the question in meaning: its cosine is at least `least` and, among
+    many, a standard deviation above the mean. In a language that the vectors' model does not know, all texts are
+    alike."""
+    cosines = evidence.cosines
+    if cosines is None:
+        return lambda row: False
+    limit = max(least, float(cosines.mean() + cosines.std())) if len(cosines) >= MANY else least
+    return lambda row: float(cosines[row]) >= limit
+
+
 def _strong_in_chat(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask, *, people: bool,
@@ -115,13 +137,13 @@ def _strong_in_chat(
     best, lost = scope.passages[order[0]], {candidate.row for candidate in candidates}
     is_shown = bool(ask.shown) or (order[0] not in lost and not ends_asking(best.flat))
     is_worded = coverage(mass, scope.passages[reference_row].words) >= SURELY
+    is_near = _nearness(evidence, NEAR)
 
     def is_strong(candidate: Candidate) -> bool:
         row, passage = candidate.row, candidate.passage
         held = coverage(mass, scope.passages[row].words)
-        near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
         lays_down = any(candidate.lines[i].sort in ("rule", "preference") for i in candidate.lost)
-        bears = people or held > 0 or near or not (is_shown or (is_worded and not lays_down))
+        bears = people or held > 0 or is_near(row) or not (is_shown or (is_worded and not lays_down))
         together = (passage.session, passage.turn) == (reference.session, reference.turn)
         is_told = held >= SURELY or together or passage.pinned
         return is_told or (bears and evidence.score(row) >= least)
@@ -135,11 +157,11 @@ def _strong_in_agent_session(
     """The test for a strong candidate in an agent's session, see without_weak()."""
     reference_row = _reference_row(candidates, scope, mass, order)
     best, reference = evidence.score(reference_row), scope.passages[reference_row].passage
+    is_near = _nearness(evidence, PRINTED)
 
     def is_strong(candidate: Candidate) -> bool:
         row, passage = candidate.row, candidate.passage
-        near = evidence.cosines is not None and float(evidence.cosines[row]) >= PRINTED
-        bears = near or coverage(mass, scope.passages[row].words) >= HELD
+        bears = is_near(row) or coverage(mass, scope.passages[row].words) >= HELD
         if not passage.tools and passage.speaker != "tool":
             together = (passage.session, passage.turn) == (reference.session, reference.turn)
             least = SAID_TOGETHER if together else SAID_BESIDE
