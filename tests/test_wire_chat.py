@@ -218,6 +218,13 @@ def test_a_character_that_two_chunks_share_is_one_character():
     assert chat.read_answer(b"".join(data), streamed=True).text == "\U0001f600!"
 
 
+def test_text_that_is_streamed_in_parts_is_put_together():
+    thought = [{"type": "thinking", "thinking": [{"type": "text", "text": "Which port?"}]}]
+    parts = [[], thought, [{"type": "text", "text": "Port "}, {"type": "reference", "ids": [1]}], "7431", thought]
+    data = b"".join(chunk(content=part) for part in parts)
+    assert chat.read_answer(data, streamed=True).text == "Port 7431"
+
+
 def test_several_streamed_choices_are_kept_apart():
     parts = [chunk(1, content="b"), chunk(0, content="a"), chunk(1, content="B"), chunk(0, content="A", finish="stop")]
     assert [m.text for m in chat.read_answer(b"".join(parts), streamed=True).messages] == ["aA", "bB"]

@@ -209,6 +209,9 @@ def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
             _merge_function(into.setdefault(key, {"name": "", "arguments": ""}), value)
         elif isinstance(value, str) and key not in ("role", "id"):
             sse.add_piece(into, key, value)
+        elif key == "content" and isinstance(value, list):  # as Mistral's models that think send it
+            texts = [part.get("text") for part in dicts(value)]
+            sse.add_piece(into, key, "".join(text for text in texts if isinstance(text, str)))
         elif value is not None:
             into[key] = value
 
