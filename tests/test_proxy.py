@@ -444,12 +444,17 @@ REFUSALS = [
     (400, "This model's maximum context length is 8192 tokens, context_length_exceeded"),
     (400, "prompt is too long: 210000 tokens > 200000 maximum"),
     (413, "request_too_large: Request exceeds the maximum size"),
+    (413, "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 6294, please reduce"),
+    (429, "Request too large for m on tokens per min (TPM): Limit 30000, Requested 30342."),
+    (400, "request (4390 tokens) exceeds the available context size (4096 tokens), try increasing it"),
+    (400, "Conversation roles must alternate user/assistant/user/assistant/..."),
+    (403, "m requires moderation and your input was flagged"),
 ]
 
 
 @pytest.mark.parametrize(("status", "message"), REFUSALS)
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_refusal_for_length_that_a_block_caused_is_asked_again_without_it(url, upstream, status, message, packed):
+def test_what_is_refused_for_a_block_is_asked_again_without_it(url, upstream, status, message, packed):
     name = f"length{status}{len(message)}{packed}"
     messages = talk(url, name)
     upstream.got.clear()
@@ -472,7 +477,7 @@ def test_a_refusal_for_length_that_a_block_caused_is_asked_again_without_it(url,
         lantern_headers(response)["restored"],
         lantern_headers(response)["chars"],
     ) == (
-        "restore:length",
+        "restore:refused",
         "0",
         "0",
     )
@@ -495,7 +500,7 @@ def test_a_conversation_that_was_refused_for_its_length_is_sent_once_until_it_is
         response = ask(url, body(*left))
         asked.append((len(upstream.got), lantern_headers(response)["degraded"]))
         left += [response.json()["choices"][0]["message"]["content"], f"Who keeps the refused relay number {n + 2}?"]
-    assert asked == [(2, "restore:length"), (1, "restore:length"), (1, "restore:length")]
+    assert asked == [(2, "restore:refused"), (1, "restore:refused"), (1, "restore:refused")]
     most_bytes, short = 100_000, cut(messages, "Who keeps relay 1?")[-1:]
     session = lantern_headers(response)["session"]
     response = ask(url, body(*short), x_lantern_session=session)
@@ -511,11 +516,31 @@ def test_a_refusal_of_the_clients_own_making_passes(url, upstream):
     upstream.answer = respond(400, refusal)
     response = ask(url, body(*messages, "too much"))
     assert (response.status_code, response.content, len(upstream.got)) == (400, refusal, 1)
-    other = b'{"error": {"message": "tools[0].name is not valid"}}'
-    upstream.answer = respond(400, other)
-    response = ask(url, body(*cut(messages, "Who keeps the own relay number 1?")))
-    assert (response.status_code, response.content, len(upstream.got)) == (400, other, 2)
-    assert "restored_context" in upstream.got[-1].texts
+    question, later = "Who keeps the own relay number 1?", [{"role": "assistant", "content": "I see."}, fact("own", 9)]
+    for status, other in [(400, b'{"error": "tools[0].name is not valid"}'), (429, b'{"error": "rate limit"}')]:
+        upstream.got.clear()
+        upstream.answer = respond(status, other)
+        response = ask(url, body(*cut(messages, question)))
+        assert (response.status_code, response.content) == (status, other)
+        sent = ["restored_context" in got.texts for got in upstream.got]
+        assert sent == ([True, False] if status == 400 else [True])
+        assert "degraded" not in lantern_headers(response)
+    upstream.answer = echo
+    assert int(lantern_headers(ask(url, body(*cut(messages, question), *later)))["restored"]) > 0
+
+
+def test_a_refusal_for_length_within_a_stream_lets_the_next_request_go_without_the_block(url, upstream):
+    messages = talk(url, "within")
+    failed = {"type": "response.failed", "response": {"error": {"code": "context_length_exceeded", "message": "m"}}}
+    upstream.answer = stream(b"event: response.failed\ndata: " + json.dumps(failed).encode() + b"\n\n")
+    upstream.got.clear()
+    asked = body(*cut(messages, "Who keeps the within relay number 1?"), stream=True)
+    response = ask(url, asked)
+    assert (int(lantern_headers(response)["restored"]) > 0, "degraded" in lantern_headers(response)) == (True, False)
+    upstream.answer = echo
+    response = ask(url, asked)
+    assert (lantern_headers(response)["restored"], lantern_headers(response)["degraded"]) == ("0", "restore:refused")
+    assert upstream.got[-1].data == asked
 
 
 # whose it is

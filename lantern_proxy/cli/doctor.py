@@ -38,7 +38,7 @@ REMEDIES = {
     "restore:behind": "wait a moment: the newest turns are not cut into passages yet",
     "restore:resting": "see restore:deadline, and the proxy's log for what failed",
     "restore:digest": "have the client leave content-md5 and content-digest out, which no block could be true to",
-    "restore:length": "set restore.window_tokens to the model's window, or lower restore.budget_chars",
+    "restore:refused": "if it was for the length, set restore.window_tokens, or lower restore.budget_chars",
     "restore:place": _REPORT,
     "restore:error": _REPORT,
     "session:error": _REPORT,

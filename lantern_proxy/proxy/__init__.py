@@ -10,6 +10,7 @@ A failure in here costs the restore or the record, never the answer: `degraded` 
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from collections import Counter
@@ -31,6 +32,7 @@ from lantern_proxy.proxy.lazy_restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.preview import preview_of
 from lantern_proxy.proxy.record import Answered, Privacy, record_of, record_of_main
 from lantern_proxy.proxy.restore import Restoring
+from lantern_proxy.proxy.restore_state import REFUSED
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
@@ -58,6 +60,8 @@ _DOOR_S = 0.1
 """Seconds within which a starting proxy accepts requests: background work waits until then."""
 _NOT_LET_IN = (401, 403)
 """Status codes by which upstreams reject an API key."""
+_FULL = re.compile(rb'"code":\s*"context_length_exceeded"')
+"""In a stream with status 200, as OpenAI's Responses tell it; in a text of an answer the quotes would be escaped."""
 _WRONG_KEY = (b"api_key_invalid", b"api key not valid", b"invalid api key", b"invalid_api_key")
 """Parts of the answer of an upstream that rejects a key with status 400, as Google's do."""
 
@@ -217,12 +221,12 @@ class Proxy:
 
     # --- after the answer ------------------------------------------------------------------------------------------
 
-    def take_back(self, exchange: Exchange, why: str) -> None:
-        """The upstream refused the request for its length: send it as it came, and drop its new blocks from the
+    def take_back(self, exchange: Exchange) -> None:
+        """The upstream refused the request for its blocks: send it as it came, and drop its new blocks from the
         ledger."""
         self._restoring.strike(exchange)
-        exchange.drop_blocks(why)
-        self.degraded[why] += 1
+        exchange.drop_blocks(REFUSED)
+        self.degraded[REFUSED] += 1
 
     async def file(
         self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
@@ -236,7 +240,10 @@ class Proxy:
         exchange.lap("answer")
         exchange.answered = body
         if exchange.inserts and 200 <= status < 300:
-            self._restoring.accept(exchange)
+            if streamed and _FULL.search(body):
+                self.take_back(exchange)
+            else:
+                self._restoring.accept(exchange)
         asyncio.get_running_loop().call_soon(self._tell, exchange, status)
         with self._failing_open(exchange, "record"):
             if exchange.step is None or exchange.wire is None:

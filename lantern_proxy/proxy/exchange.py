@@ -93,9 +93,14 @@ class Exchange(Struct):
         """Blocks that this request adds to the ledger."""
         return [*self.carried, *self.blocks]
 
+    @property
+    def plain_headers(self) -> list[Header]:
+        """The headers sent upstream with the client's body unchanged."""
+        return accept_readable(outgoing(self.arrival.headers))
+
     def drop_blocks(self, why: str) -> None:
         """Send the request unchanged, without blocks."""
-        self.body, self.headers = self.arrival.body, accept_readable(outgoing(self.arrival.headers))
+        self.body, self.headers = self.arrival.body, self.plain_headers
         self.inserts, self.shown, self.blocks, self.carried = [], [], [], []
         self.degraded.append(why)
 

@@ -29,12 +29,9 @@ _KEPT_BYTES = 64 * 1024 * 1024
 _UNWATCHED_S = 0.01
 """Seconds after which Lantern starts to watch whether the client hangs up; most requests that are worth cancelling take
 longer."""
-_REFUSALS = (400, 413, 422)
-_TOO_LONG = (
-    "context_length", "context length", "context window", "context limit", "maximum context", "prompt is too long",
-    "too many tokens", "input is too long", "maximum number of tokens", "token limit", "too_large", "tokens > ",
-)  # fmt: skip
-"""Phrases by which upstreams say that a request exceeds its model's context window."""
+_TOO_OFTEN = 429
+_TOO_LARGE = b"too large"
+"""What OpenAI says with status 429 of one request that exceeds the tokens of a minute by itself."""
 
 
 class ClientLeft(Exception):
@@ -152,7 +149,8 @@ class Relay(Struct):
         return f"{shown} ({self.exchange.id})" if self.exchange else shown
 
     async def _call(self) -> UpstreamAnswer:
-        """The upstream's answer. If it refuses the request for its length, it is sent again without our blocks."""
+        """The upstream's answer. If it refuses a request with our blocks, whatever for, the request is sent again as it
+        came."""
         arrival, exchange = self.arrival, self.exchange
         if exchange is None:
             headers = outgoing(arrival.headers)
@@ -160,9 +158,21 @@ class Relay(Struct):
                 headers.append((b"content-length", length.encode()))
             return await self._ask(headers, self.body)
         answer = await self._ask(exchange.headers, exchange.body)
-        if answer.status in _REFUSALS and exchange.inserts and await _is_for_length(answer):
-            self.proxy.take_back(exchange, "restore:length")
-            return await self._ask(exchange.headers, exchange.body)
+        if exchange.inserts and await _may_be_for_blocks(answer):
+            return await self._without_blocks(exchange, answer)
+        return answer
+
+    async def _without_blocks(self, exchange: Exchange, refused: UpstreamAnswer) -> UpstreamAnswer:
+        """The answer to the request as it came. If that is refused as well, our blocks are not why: then `refused`,
+        which has been read."""
+        try:
+            answer = await self._ask(exchange.plain_headers, exchange.arrival.body)
+        except UpstreamError:
+            return refused
+        if _is_refusal(answer.status):
+            await answer.close()
+            return refused
+        self.proxy.take_back(exchange)
         return answer
 
     async def _ask(self, headers: list[Header], body: "bytes | Upload | Pieces") -> UpstreamAnswer:
@@ -279,16 +289,23 @@ async def pieces(receive: Receive) -> AsyncIterator[bytes]:
             return
 
 
-async def _is_for_length(answer: UpstreamAnswer) -> bool:
-    """Was the request refused because it is too long? Reads the body, which can still be relayed if it was refused for
-    another reason."""
+def _is_refusal(status: int) -> bool:
+    return 400 <= status < 500 and status not in (408, _TOO_OFTEN)
+
+
+async def _may_be_for_blocks(answer: UpstreamAnswer) -> bool:
+    """Was the request refused, so that it might be accepted without our blocks? Reads the body of a refusal, which can
+    still be relayed."""
+    if not (_is_refusal(answer.status) or answer.status == _TOO_OFTEN):
+        return False
     body = await answer.read()
+    if answer.status != _TOO_OFTEN:
+        return True
     try:  # nobody needs more words for it
         plain = decoded(body, answer.header(b"content-encoding"), most_bytes=INLINE_BYTES)
-        text = plain.decode("utf-8", "replace").lower()
     except WireError:
         return False
-    return any(words in text for words in _TOO_LONG)
+    return _TOO_LARGE in plain.lower()
 
 
 async def _answer_stopped(send: Send, told: Sequence[Header] = ()) -> None:

@@ -23,7 +23,7 @@ from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy.ledger import Anchor, Ledgers, SessionKey, block_at, replay
-from lantern_proxy.proxy.restore_state import Late, Need, SessionStates, Spot, remember
+from lantern_proxy.proxy.restore_state import REFUSED, Late, Need, SessionStates, Spot, remember
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
@@ -74,7 +74,7 @@ class Restoring:
         self._states.forget_archived()
 
     def strike(self, exchange: Exchange) -> None:
-        """Remove the new blocks of this request from the ledger: the upstream refused it for its length."""
+        """Remove the new blocks of this request from the ledger: the upstream refused it for its blocks."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.entered)
         if exchange.request is not None and not exchange.request.delta:  # a delta's total length is not known
@@ -107,7 +107,7 @@ class Restoring:
             return
         if self._states.of(key).refuses(request.model, len(exchange.plain), exchange.at):
             await self.leave_out(exchange, request, step)
-            exchange.degraded.append("restore:length")
+            exchange.degraded.append(REFUSED)
             return
         async with self._ledgers.of(key, new=new) as ledger:
             self._replay(need, ledger)

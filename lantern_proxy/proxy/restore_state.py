@@ -23,8 +23,10 @@ from lantern_proxy.wire.json import Place
 _REMEMBERED = 1_024
 """Most sessions whose state is remembered."""
 _REFUSED_S = 600.0
-"""After the upstream refused a request with blocks for its length, the session gets no blocks for so many seconds,
-unless a request is shorter than that one was."""
+"""After the upstream refused a request for its blocks, the session gets no blocks for so many seconds, unless a request
+is shorter than that one was."""
+REFUSED = "restore:refused"
+"""Why such a request carries no blocks, in `degraded`."""
 
 Spot = tuple[int, Place]
 """Index of a message, and where in it a block goes."""
@@ -102,8 +104,8 @@ class SessionState(Struct, frozen=True):
     """The session gets its loss block, or the rest of it, with its next question, since it was late, failed, was cut
     short or had no place: how many of its characters are in the request already. None: nothing is owed."""
     refused: tuple[str, int, float] = ("", 0, 0.0)
-    """The last request with blocks that was too long for its upstream: its model, its bytes without the blocks, and
-    when that was."""
+    """The last request that the upstream refused with blocks and took without: its model, its bytes without the blocks,
+    and when that was."""
     turned_off: bool = False
     """Did the last question come with `x-lantern-restore: off`?"""
     caught_up: bool = False
