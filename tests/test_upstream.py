@@ -282,6 +282,30 @@ def test_connections_are_used_again_and_a_dead_one_is_replaced():
         assert asyncio.run(through(upstream)) == 6
 
 
+@pytest.mark.parametrize("http2", [False, True], ids=["ours", "httpx"])
+def test_a_request_on_a_connection_that_its_server_has_just_closed_is_sent_once_more(http2):
+    used = set()
+
+    async def once(got, wire):
+        if wire.writer in used or got.target.endswith("/refused"):
+            wire.reset()
+        else:
+            used.add(wire.writer)
+            await respond(200, got.body)(got, wire)
+
+    async def through(upstream: Upstream) -> None:
+        async with Client(UpstreamConfig(openai=f"{upstream.url}/v1", http2=http2)) as client:
+            for body in (b"one", b"two", b"three"):
+                answer = await client.send("POST", "/v1/embeddings", b"", [], body)
+                assert await answer.read() == body
+            with pytest.raises(UpstreamError):  # by a new connection, too
+                await client.send("POST", "/v1/refused", b"", [], b"four")
+
+    with Upstream(answer=once) as upstream:
+        asyncio.run(through(upstream))
+    assert [got.body for got in upstream.got] == [b"one", b"two", b"two", b"three", b"three", b"four", b"four"]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_an_answer_that_was_read_ahead_gives_its_connection_back(whole):
     async def through(upstream: Upstream) -> int:

@@ -32,6 +32,8 @@ _IDLE_S, _MOST_IDLE = 60.0, 256
 _PORTS = {"https": 443, "socks5": 1080, "socks5h": 1080}
 """Port of a URL without one, by its scheme; 80 for other schemes."""
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
+STALE_S = 1.0
+"""A server that closes an idle connection so soon after a request had closed it before it saw that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class Origin:
     def of(cls, url: str) -> "Origin":
         parts = urlsplit(url)
         return cls(parts.scheme, _ascii(parts.hostname or ""), parts.port or _PORTS.get(parts.scheme, 80))
+
+
+def is_repeatable(method: bytes) -> bool:
+    """May a request be sent again though its server may have processed it?"""
+    return method in _REPEATABLE
 
 
 def _ascii(host: str) -> str:
@@ -91,12 +98,11 @@ class Http1:
     connect_s:   timeout of a connection, in seconds, name resolution and TLS handshake included
     silence_s:   most seconds in which a running request may transfer no byte
     connections: most requests at once; further ones wait
-    stale_s:     a server that closes so soon after a request had closed before it saw that; 0 for one that never closes
-                 idle connections
+    stale_s:     as STALE_S; 0 for a server that never closes idle connections
     """
 
     def __init__(
-        self, *, connect_s: float, silence_s: float, connections: int = 1_000, stale_s: float = 1.0
+        self, *, connect_s: float, silence_s: float, connections: int = 1_000, stale_s: float = STALE_S
     ) -> None:  # fmt: skip
         self._connect_s, self._silence_s, self._room, self._stale_s = connect_s, silence_s, connections, stale_s
         self._idle: dict[Origin, list[Connection]] = {}
@@ -150,7 +156,7 @@ class Http1:
                 soon = time.monotonic() - begun < self._stale_s
                 timed_out = isinstance(stale.error, TimeoutException)
                 again = connection.uses > 1 and not timed_out and isinstance(body, list)
-                if not (again and (soon or method in _REPEATABLE)):
+                if not (again and (soon or is_repeatable(method))):
                     raise stale.error from None
             except BaseException:
                 connection.close()

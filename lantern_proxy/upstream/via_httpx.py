@@ -1,16 +1,18 @@
 """Requests that httpx itself sends: through a proxy, over HTTP/2, with credentials in the URL, to litellm."""
 
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
 
 import httpx
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream import errors
 from lantern_proxy.upstream.dial import tls_context
-from lantern_proxy.upstream.http1 import Headers
+from lantern_proxy.upstream.http1 import STALE_S, Headers, is_repeatable
 from lantern_proxy.upstream.litellm import LitellmTransport
 
 
@@ -46,15 +48,30 @@ async def ask(
     client: httpx.AsyncClient, method: str, url: str, target: bytes | None, headers: Headers,
     body: bytes | AsyncIterable[bytes],
 ) -> httpx.Response:  # fmt: skip
-    """The answer's head; its body follows in `reader()`. Raises the same errors as our own transport.
+    """The answer's head; its body follows in `reader()`. Raises the same errors as our own transport, and sends a
+    request once more in the same cases.
 
     target: path and query to request, instead of the URL's
     """
+    steps: list[str] = []
+
+    async def note(step: str, _: Any) -> None:
+        steps.append(step)
+
     with _errors_as_ours():
-        request = httpx.Request(method, url, headers=[*headers], content=body or None)
+        request = httpx.Request(method, url, headers=[*headers], content=body or None, extensions={"trace": note})
         if target is not None:
             request.url = _RawUrl(url, target)
-        return await client.send(request, stream=True)
+        while True:
+            begun = time.monotonic()
+            try:
+                return await client.send(request, stream=True)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                was_idle = steps and not any("connect_tcp" in step for step in steps)  # none: litellm
+                may_repeat = time.monotonic() - begun < STALE_S or is_repeatable(method.encode())
+                if not (was_idle and may_repeat and isinstance(body, bytes)):
+                    raise
+            steps.clear()
 
 
 class _RawUrl(httpx.URL):
