@@ -239,6 +239,11 @@ def test_a_failure_is_told_with_its_status(answer, status):
     assert str(failure.value).startswith("upstream ")
 
 
+def test_an_answer_may_be_silent_for_longer_than_providers_have_their_clients_wait():
+    flex_processing_s = 15 * 60
+    assert UpstreamConfig().read_timeout_s > flex_processing_s
+
+
 def test_nobody_there_is_a_502_and_comes_before_the_timeout():
     with Upstream() as upstream:
         pass

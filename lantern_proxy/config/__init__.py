@@ -159,8 +159,8 @@ class UpstreamConfig(Section):
     """For /v1/messages*, /v1 may be left out. LANTERN_ANTHROPIC_UPSTREAM overrides."""
     connect_timeout_s: Annotated[float, Within(0.1, 600, "seconds")] = 10.0
     """Seconds to reach the upstream. Ten: a slower one is down, and the client should learn of it."""
-    read_timeout_s: Annotated[float, Within(1, 86_400, "seconds")] = 600.0
-    """Seconds between two pieces of an answer. Ten minutes: reasoning models are silent that long, and SDKs wait so."""
+    read_timeout_s: Annotated[float, Within(1, 86_400, "seconds")] = 3_600.0
+    """Seconds between two pieces of an answer. An hour: clients decide how long to wait (for flex tiers 15 minutes)."""
     max_connections: Annotated[int, Within(1, 100_000)] = 1_000
     """Most calls to upstreams at once; further ones wait."""
     http2: bool = False
