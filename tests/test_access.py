@@ -596,6 +596,10 @@ def test_a_bucket_fills_evenly():
     assert rate.wait("b", 1.0) == 0
 
 
+def test_the_longest_file_that_openai_takes_is_not_too_long():
+    assert AccessConfig().max_body_mb * 1_000_000 > 512 << 20
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_long_is_refused(tmp_path, path, chunked):

@@ -41,8 +41,8 @@ class AccessConfig(Section):
     change nothing otherwise. Other pages cannot read anything under /lantern."""
     requests_per_minute: Annotated[int, Within(0, 10_000_000)] = 0
     """Most requests a minute of one credential, also as a burst. 0: no limit; the upstream has its own."""
-    max_body_mb: Annotated[int, Within(1, 100_000, "megabytes")] = 512
-    """Longer bodies are answered 413. OpenAI takes files of 512 MB, and nothing longer."""
+    max_body_mb: Annotated[int, Within(1, 100_000, "megabytes")] = 540
+    """Longer bodies are answered 413. OpenAI takes files of 512 MiB, which are 537 MB, and nothing longer."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
