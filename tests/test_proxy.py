@@ -13,6 +13,8 @@ from itertools import pairwise
 import httpx
 import pytest
 from scripted import (
+    CHUNKED,
+    SSE,
     ReceivedRequest,
     Upstream,
     Wire,
@@ -541,6 +543,72 @@ def test_a_refusal_for_length_within_a_stream_lets_the_next_request_go_without_t
     response = ask(url, asked)
     assert (lantern_headers(response)["restored"], lantern_headers(response)["degraded"]) == ("0", "restore:refused")
     assert upstream.got[-1].data == asked
+
+
+RESPONSE = {"id": "resp_1", "output": []}
+
+
+def response_events(*kinds: str, **response) -> list[bytes]:
+    """Events of a streamed response of OpenAI's, one a chunk."""
+    found = [(kind, {"type": kind, "response": {**RESPONSE, **response}}) for kind in kinds]
+    return [f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode() for kind, data in found]
+
+
+FULL = {"error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window"}}
+STARTED = response_events("response.created", "response.in_progress")
+ANSWERED = [*STARTED, *response_events("response.completed")]
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_refusal_within_a_stream_of_responses_is_asked_again_without_the_block(url, upstream, step, is_ours):
+    name, refusal = f"within{step}{is_ours}", b"".join([*STARTED, *response_events("response.failed", **FULL)])
+    pieces = [refusal[at : at + step] for at in range(0, len(refusal), step)]
+
+    async def answer(got, wire):
+        refused = "restored_context" in got.body.decode() or not is_ours
+        await stream(*(pieces if refused else ANSWERED))(got, wire)
+
+    messages = talk_by_responses(url, upstream, name)
+    upstream.got.clear()
+    upstream.answer = answer
+    response = post_response(url, cut(messages, f"Who keeps the {name} relay number 1?"), name)
+    assert ["restored_context" in got.body.decode() for got in upstream.got] == [True, False]
+    assert response.content == (b"".join(ANSWERED) if is_ours else refusal)
+    assert lantern_headers(response).get("degraded") == ("restore:refused" if is_ours else None)
+
+
+def talk_by_responses(url: str, upstream: Upstream, name: str) -> list[dict]:
+    upstream.answer, messages = stream(*ANSWERED), []
+    for n in range(8):
+        messages.append({"role": "user", "content": fact(name, n)})
+        post_response(url, messages, name)
+        messages.append({"role": "assistant", "content": f"I note {n}."})
+    return messages
+
+
+def post_response(url: str, said: list[dict], session: str) -> httpx.Response:
+    headers = {"authorization": "Bearer sk-one", "x-lantern-session": session}
+    return http.post(f"{url}/v1/responses", json={"model": "m", "input": said, "stream": True}, headers=headers)
+
+
+def test_an_answer_that_begins_slowly_is_held_back_for_a_moment_only(url, upstream):
+    messages = talk_by_responses(url, upstream, "slow")
+
+    async def answer(got, wire):
+        await wire.head(200, SSE, CHUNKED)
+        for event in (*STARTED, *response_events("response.completed")):
+            await wire.chunk(event)
+            await asyncio.sleep(3)
+        await wire.send(b"0\r\n\r\n")
+
+    upstream.answer = answer
+    asked = {"model": "m", "input": cut(messages, "Who keeps the slow relay number 1?")}
+    headers, started = {"authorization": "Bearer sk-one", "x-lantern-session": "slow"}, time.monotonic()
+    with http.stream("POST", f"{url}/v1/responses", json=asked | {"stream": True}, headers=headers) as response:
+        assert int(lantern_headers(response)["restored"]) > 0
+        assert time.monotonic() - started < 3
+        assert b"".join(response.iter_raw()) == b"".join(ANSWERED)
 
 
 # whose it is

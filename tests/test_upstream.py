@@ -312,6 +312,34 @@ def test_a_request_on_a_connection_that_its_server_has_just_closed_is_sent_once_
 
 
 @pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("enough", "begun"), [(b"b", b"ab"), (b"never", b"abcd")])
+def test_the_beginning_of_an_answer_can_be_read_ahead_and_comes_again(whole, enough, begun):
+    async def pieces(got, wire):
+        await wire.head(200, CHUNKED)
+        for piece in (b"a", b"b", b"c", b"d"):
+            await wire.chunk(piece)
+            await asyncio.sleep(0.05)
+        if whole:
+            await wire.send(b"0\r\n\r\n")
+        else:
+            wire.reset()
+
+    async def through(upstream: Upstream) -> None:
+        async with Client(UpstreamConfig(openai=f"{upstream.url}/v1")) as client:
+            answer = await client.send("GET", "/v1/models", b"", [], b"")
+            assert await answer.begin(lambda come: enough in come, within_s=5) == begun
+            come = b""
+            with contextlib.nullcontext() if whole else pytest.raises(UpstreamError):
+                while chunk := await answer.chunk():
+                    come += chunk
+            assert come == b"abcd"
+            await answer.close()
+
+    with Upstream(answer=pieces) as upstream:
+        asyncio.run(through(upstream))
+
+
+@pytest.mark.parametrize("whole", [True, False])
 def test_an_answer_that_was_read_ahead_gives_its_connection_back(whole):
     async def through(upstream: Upstream) -> int:
         async with Client(UpstreamConfig(openai=f"{upstream.url}/v1", max_connections=1)) as client:

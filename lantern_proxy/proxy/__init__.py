@@ -10,7 +10,6 @@ A failure in here costs the restore or the record, never the answer: `degraded` 
 
 import asyncio
 import logging
-import re
 import secrets
 import time
 from collections import Counter
@@ -48,6 +47,7 @@ from lantern_proxy.wire.http import (
     outgoing,
 )  # fmt: skip
 from lantern_proxy.wire.json import WireError
+from lantern_proxy.wire.sse import FULL
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
@@ -60,8 +60,6 @@ _DOOR_S = 0.1
 """Seconds within which a starting proxy accepts requests: background work waits until then."""
 _NOT_LET_IN = (401, 403)
 """Status codes by which upstreams reject an API key."""
-_FULL = re.compile(rb'"code":\s*"context_length_exceeded"')
-"""In a stream with status 200, as OpenAI's Responses tell it; in a text of an answer the quotes would be escaped."""
 _WRONG_KEY = (b"api_key_invalid", b"api key not valid", b"invalid api key", b"invalid_api_key")
 """Parts of the answer of an upstream that rejects a key with status 400, as Google's do."""
 
@@ -240,7 +238,7 @@ class Proxy:
         exchange.lap("answer")
         exchange.answered = body
         if exchange.inserts and 200 <= status < 300:
-            if streamed and _FULL.search(body):
+            if streamed and FULL.search(body):
                 self.take_back(exchange)
             else:
                 self._restoring.accept(exchange)

@@ -5,6 +5,7 @@ Only the last bytes are held until the turn is archived, so that an answer a cli
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -20,7 +21,7 @@ from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
 from lantern_proxy.upstream.http1 import Pieces
 from lantern_proxy.wire.http import Arrival, Header, answer_json, decoded, failure, outgoing, returning
 from lantern_proxy.wire.json import WireError
-from lantern_proxy.wire.sse import Ending, is_stream
+from lantern_proxy.wire.sse import FULL, Ending, is_stream
 
 log = logging.getLogger("lantern.proxy")
 
@@ -32,6 +33,11 @@ longer."""
 _TOO_OFTEN = 429
 _TOO_LARGE = b"too large"
 """What OpenAI says with status 429 of one request that exceeds the tokens of a minute by itself."""
+_STARTING_S = 2.0
+"""Most seconds for which the first events of OpenAI's Responses are held back, since a refusal may follow them."""
+_STARTING = frozenset({b"response.created", b"response.queued", b"response.in_progress"})
+_REFUSING = frozenset({b"response.failed", b"error"})
+_EVENT = re.compile(rb"(?:^|[\r\n])event: ?([\w.]+)(?=[\r\n])")
 
 
 class ClientLeft(Exception):
@@ -158,7 +164,7 @@ class Relay(Struct):
                 headers.append((b"content-length", length.encode()))
             return await self._ask(headers, self.body)
         answer = await self._ask(exchange.headers, exchange.body)
-        if exchange.inserts and await _may_be_for_blocks(answer):
+        if exchange.inserts and (await _may_be_for_blocks(answer) or await self._is_full(answer)):
             return await self._without_blocks(exchange, answer)
         return answer
 
@@ -169,11 +175,19 @@ class Relay(Struct):
             answer = await self._ask(exchange.plain_headers, exchange.arrival.body)
         except UpstreamError:
             return refused
-        if _is_refusal(answer.status):
+        if _is_refusal(answer.status) or await self._is_full(answer):
             await answer.close()
             return refused
         self.proxy.take_back(exchange)
         return answer
+
+    async def _is_full(self, answer: UpstreamAnswer) -> bool:
+        """Does the upstream say, behind the first events of a stream of OpenAI's Responses, that the request is too
+        long?"""
+        request, kind = self.exchange.request if self.exchange else None, answer.header(b"content-type")
+        if request is None or request.api != "responses" or not kind.startswith("text/event-stream"):
+            return False
+        return FULL.search(await answer.begin(_is_decided, _STARTING_S)) is not None
 
     async def _ask(self, headers: list[Header], body: "bytes | Upload | Pieces") -> UpstreamAnswer:
         arrival, request = self.arrival, self.exchange.request if self.exchange else None
@@ -306,6 +320,16 @@ async def _may_be_for_blocks(answer: UpstreamAnswer) -> bool:
     except WireError:
         return False
     return _TOO_LARGE in plain.lower()
+
+
+def _is_decided(begun: bytes) -> bool:
+    """Is it known of a stream that begins so whether it answers the request or refuses it?"""
+    events = _EVENT.findall(begun)
+    if not events:
+        return len(begun.splitlines()) > 1  # no stream of OpenAI's
+    if events[-1] in _STARTING:
+        return False
+    return events[-1] not in _REFUSING or begun.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
 
 
 async def _answer_stopped(send: Send, told: Sequence[Header] = ()) -> None:

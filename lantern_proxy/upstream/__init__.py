@@ -11,6 +11,7 @@ Requests go out by our own transport (upstream/http1.py), or by httpx where that
 the environment, HTTP/2, credentials in the URL.
 """
 
+import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -67,7 +68,7 @@ class UpstreamAnswer(Struct):
     sent: Answer | None = None
     """The answer of our own transport; None if httpx made the call."""
     _again: list[bytes] | None = None
-    """What chunk() still has to return of a body that was read; another request may have its connection by now."""
+    """What was read ahead, until chunk() returns it; then empty until the next one."""
 
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name; "" if there is none."""
@@ -98,14 +99,34 @@ class UpstreamAnswer(Struct):
         finally:
             await self.close()
         body = b"".join(pieces)
-        self._again = [body]
+        self._again, self.read_on = [body], _at_end  # another request may have its connection by now
         return body
+
+    async def begin(self, is_enough: Callable[[bytes], bool], within_s: float) -> bytes:
+        """The beginning of the body, until it is enough, the time is over or the body ends; `chunk()` returns it again.
+
+        Empty if httpx made the call, which cannot be interrupted.
+        """
+        begun = b""
+        try:
+            async with asyncio.timeout(within_s):
+                while self.sent is not None and not is_enough(begun) and (chunk := await self.chunk()):
+                    begun += chunk
+        except (TimeoutError, UpstreamError):  # the next chunk() raises it again
+            pass
+        except BaseException:
+            await self.close()
+            raise
+        self._again = [begun] if begun else None
+        return begun
 
     async def chunk(self) -> bytes:
         """The next bytes as they arrive, still encoded; empty at the end. Raises UpstreamError if the upstream breaks
         off. Not a generator: creating one for each answer costs more than calling this."""
         if self._again is not None:
-            return self._again.pop() if self._again else b""
+            if self._again:
+                return self._again.pop()
+            self._again = None
         try:
             return await self.read_on()
         except TimeoutException as error:
@@ -117,6 +138,10 @@ class UpstreamAnswer(Struct):
         ended = self.end()
         if ended is not None:
             await cast(Awaitable[None], ended)
+
+
+async def _at_end() -> bytes:
+    return b""
 
 
 @dataclass(frozen=True, slots=True)
