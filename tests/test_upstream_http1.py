@@ -199,6 +199,19 @@ def test_a_connection_that_its_server_closed_is_replaced_without_an_error(method
     assert upstream.connections == 2
 
 
+def test_a_connection_that_was_idle_while_the_machine_slept_is_not_used_again():
+    async def work(ask, transport, origin):
+        await ask()
+        await ask()
+        [connection] = transport._idle[origin]
+        connection.idle_since -= 3_600  # what the clock makes of an hour of sleep, in which no timer ran
+        return await ask()
+
+    with Upstream(answer=respond(200, b"{}")) as upstream:
+        assert run(upstream, work) == (200, b"{}")
+    assert upstream.connections == 2
+
+
 @pytest.mark.parametrize("pieces", [[b"{", b"}"], [BIG, b"", b"end"]], ids=["small", "large"])
 def test_a_body_that_came_in_pieces_goes_out_whole_and_once_more_on_a_new_connection(pieces):
     """The server closes as it gets the second request, so that the client cannot know before."""

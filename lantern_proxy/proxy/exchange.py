@@ -94,13 +94,13 @@ class Exchange(Struct):
         return [*self.carried, *self.blocks]
 
     @property
-    def plain_headers(self) -> list[Header]:
-        """The headers sent upstream with the client's body unchanged."""
+    def own_headers(self) -> list[Header]:
+        """The client's headers, as they go upstream with its own body."""
         return accept_readable(outgoing(self.arrival.headers))
 
     def drop_blocks(self, why: str) -> None:
         """Send the request unchanged, without blocks."""
-        self.body, self.headers = self.arrival.body, self.plain_headers
+        self.body, self.headers = self.arrival.body, self.own_headers
         self.inserts, self.shown, self.blocks, self.carried = [], [], [], []
         self.degraded.append(why)
 

@@ -172,7 +172,7 @@ class Relay(Struct):
         """The answer to the request as it came. If that is refused as well, our blocks are not why: then `refused`,
         which has been read."""
         try:
-            answer = await self._ask(exchange.plain_headers, exchange.arrival.body)
+            answer = await self._ask(exchange.own_headers, exchange.arrival.body)
         except UpstreamError:
             return refused
         if _is_refusal(answer.status) or await self._is_full(answer):

@@ -165,12 +165,15 @@ class Http1:
     # --- connections ---
 
     def _idle_connection(self, origin: Origin) -> Connection | None:
-        """The connection that was used last, if one is idle and still open."""
+        """The connection that was used last, if one is idle and still open. Not one that was idle for long: after the
+        machine slept, it may be dead without a sign."""
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
-            if not connection.is_closed and not connection.transport.is_closing():
+            is_open = not connection.is_closed and not connection.transport.is_closing()
+            if is_open and time.time() - connection.idle_since < _IDLE_S:
                 return connection
+            connection.close()
         return None
 
     async def _dial(self, origin: Origin) -> Connection:
@@ -188,14 +191,14 @@ class Http1:
         if not usable or self._closed or len(idle) >= _MOST_IDLE:
             connection.close()
             return
-        connection.idle_since = time.monotonic()
+        connection.idle_since = time.time()  # time.monotonic() stands still while the machine sleeps
         idle.append(connection)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(_IDLE_S, self._sweep)
 
     def _sweep(self) -> None:
         """Close connections that have been idle for long."""
-        self._sweeping, now, left = None, time.monotonic(), 0
+        self._sweeping, now, left = None, time.time(), 0
         for origin, idle in self._idle.items():
             for connection in idle:
                 if now - connection.idle_since >= _IDLE_S:
