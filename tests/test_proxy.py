@@ -449,7 +449,7 @@ REFUSALS = [
     (413, "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 6294, please reduce"),
     (429, "Request too large for m on tokens per min (TPM): Limit 30000, Requested 30342."),
     (400, "request (4390 tokens) exceeds the available context size (4096 tokens), try increasing it"),
-    (400, "Conversation roles must alternate user/assistant/user/assistant/..."),
+    (500, "Jinja Exception: After the optional system message, conversation roles must alternate"),
     (403, "m requires moderation and your input was flagged"),
 ]
 

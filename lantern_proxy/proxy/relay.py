@@ -304,7 +304,9 @@ async def pieces(receive: Receive) -> AsyncIterator[bytes]:
 
 
 def _is_refusal(status: int) -> bool:
-    return 400 <= status < 500 and status not in (408, _TOO_OFTEN)
+    """Would the same request be refused again? Servers of local models say 500 where a chat template takes no two
+    messages of a user in a row."""
+    return status == 500 or (400 <= status < 500 and status not in (408, _TOO_OFTEN))
 
 
 async def _may_be_for_blocks(answer: UpstreamAnswer) -> bool:
