@@ -33,7 +33,7 @@ from scripted import (
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
-from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
+from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig, UpstreamConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history.record import chains, place_key
 from lantern_proxy.proxy.ledger import Anchor, Ledgers, block_at, replay
@@ -576,6 +576,26 @@ def test_a_refusal_within_a_stream_of_responses_is_asked_again_without_the_block
     assert ["restored_context" in got.body.decode() for got in upstream.got] == [True, False]
     assert response.content == (b"".join(ANSWERED) if is_ours else refusal)
     assert lantern_headers(response).get("degraded") == ("restore:refused" if is_ours else None)
+
+
+def test_a_refusal_within_a_stream_that_does_not_end_is_let_go_of(tmp_path):
+    async def answer(got, wire):
+        if "restored_context" not in got.body.decode():
+            await stream(*ANSWERED)(got, wire)
+            return
+        await wire.head(200, SSE, CHUNKED)
+        for event in (*STARTED, *response_events("response.failed", **FULL)):
+            await wire.chunk(event)
+        await wire.closed()
+
+    with Upstream() as upstream:
+        only_one = UpstreamConfig(openai=f"{upstream.url}/v1", max_connections=1)
+        with serving(config_for(upstream, tmp_path, upstream=only_one)) as url:
+            messages = talk_by_responses(url, upstream, "only")
+            upstream.answer = answer
+            response = post_response(url, cut(messages, "Who keeps the only relay number 1?"), "only")
+    assert response.content == b"".join(ANSWERED)
+    assert lantern_headers(response)["degraded"] == "restore:refused"
 
 
 def talk_by_responses(url: str, upstream: Upstream, name: str) -> list[dict]:

@@ -165,27 +165,26 @@ class Relay(Struct):
             return await self._ask(headers, self.body)
         answer = await self._ask(exchange.headers, exchange.body)
         if exchange.inserts and (await _may_be_for_blocks(answer) or await self._is_full(answer)):
+            await answer.close()
             return await self._without_blocks(exchange, answer)
         return answer
 
     async def _without_blocks(self, exchange: Exchange, refused: UpstreamAnswer) -> UpstreamAnswer:
-        """The answer to the request as it came. If that is refused as well, our blocks are not why: then `refused`,
-        which has been read."""
+        """The answer to the request as it came. If that is refused as well, our blocks are not why, and stay."""
         try:
             answer = await self._ask(exchange.own_headers, exchange.arrival.body)
         except UpstreamError:
             return refused
-        if _is_refusal(answer.status) or await self._is_full(answer):
-            await answer.close()
-            return refused
-        self.proxy.take_back(exchange)
+        if not (_is_refusal(answer.status) or await self._is_full(answer)):
+            self.proxy.take_back(exchange)
         return answer
 
     async def _is_full(self, answer: UpstreamAnswer) -> bool:
         """Does the upstream say, behind the first events of a stream of OpenAI's Responses, that the request is too
         long?"""
         request, kind = self.exchange.request if self.exchange else None, answer.header(b"content-type")
-        if request is None or request.api != "responses" or not kind.startswith("text/event-stream"):
+        readable = kind.startswith("text/event-stream") and not answer.header(b"content-encoding")
+        if request is None or request.api != "responses" or not readable:
             return False
         return FULL.search(await answer.begin(_is_decided, _STARTING_S)) is not None
 
