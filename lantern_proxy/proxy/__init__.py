@@ -238,7 +238,7 @@ class Proxy:
         exchange.lap("answer")
         exchange.answered = body
         if exchange.inserts and 200 <= status < 300:
-            if streamed and FULL.search(body):
+            if streamed and FULL in body[-INLINE_BYTES:]:
                 self.take_back(exchange)
             else:
                 self._restoring.accept(exchange)

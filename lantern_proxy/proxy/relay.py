@@ -186,7 +186,7 @@ class Relay(Struct):
         readable = kind.startswith("text/event-stream") and not answer.header(b"content-encoding")
         if request is None or request.api != "responses" or not readable:
             return False
-        return FULL.search(await answer.begin(_is_decided, _STARTING_S)) is not None
+        return FULL in await answer.begin(_is_decided, _STARTING_S)
 
     async def _ask(self, headers: list[Header], body: "bytes | Upload | Pieces") -> UpstreamAnswer:
         arrival, request = self.arrival, self.exchange.request if self.exchange else None

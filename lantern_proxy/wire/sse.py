@@ -18,8 +18,8 @@ _LAST_BYTES = 64
 _BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
 _BLANK_BYTES = 3
 
-FULL = re.compile(rb'"code":\s*"context_length_exceeded"')
-"""A request that is too long, as OpenAI's Responses tell it in a stream; in a text the quotes would be escaped."""
+FULL = b'"context_length_exceeded"'
+"""How a stream of OpenAI's Responses says that the request is too long; in a text the quotes would be escaped."""
 _BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry)?:")
 
 
