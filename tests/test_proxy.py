@@ -545,6 +545,20 @@ def test_a_refusal_for_length_within_a_stream_lets_the_next_request_go_without_t
     assert upstream.got[-1].data == asked
 
 
+def test_a_refusal_is_passed_on_if_the_upstream_is_gone_when_it_is_asked_again(url, upstream):
+    messages = talk(url, "gone")
+
+    async def answer(got, wire):
+        if "restored_context" in got.texts:
+            await respond(400, b'{"error": "no"}')(got, wire)
+        else:
+            wire.reset()
+
+    upstream.answer = answer
+    response = ask(url, body(*cut(messages, "Who keeps the gone relay number 1?")))
+    assert (response.status_code, response.content) == (400, b'{"error": "no"}')
+
+
 RESPONSE = {"id": "resp_1", "output": []}
 
 
