@@ -78,7 +78,8 @@ class _Timed:
 def read(path: Path, passed_over: Callable[[LogError], None] = lambda why: None) -> Iterator[Log]:
     """All conversations of a file, or of every file below a folder. Raises LogError for a file that is not a log.
 
-    passed_over: called for each file below a folder that is not a log, or cannot be read
+    passed_over: called for each file below a folder that is not a log, or cannot be read; and for lines in the middle
+                 of a log that are no JSON objects
     """
     if not path.exists():
         raise LogError(f"{path}: no such file or folder")
@@ -89,32 +90,36 @@ def read(path: Path, passed_over: Callable[[LogError], None] = lambda why: None)
     elif path.is_dir():
         for file in files(path, "**/*.json*"):
             try:
-                yield from _file(file)
+                yield from _file(file, passed_over)
             except NothingSaid:
                 continue
             except LogError as error:
                 passed_over(error)
     else:
-        yield from _file(path)
+        yield from _file(path, passed_over)
 
 
-def _file(path: Path) -> Iterator[Log]:
+def _file(path: Path, passed_over: Callable[[LogError], None]) -> Iterator[Log]:
     try:
         text = path.read_text("utf-8-sig", "replace")  # files from Windows may begin with a byte order mark
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
-    rows = _rows(text)
+    rows, unread = _rows(text)
     is_known = False
     for recognised, reader in _READERS:
         if rows and recognised(rows):
             is_known = True
             if found := _understood(path, reader(rows, path)):
                 yield from found
+                if unread:
+                    more = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
+                    passed_over(LogError(f"line {unread[0]}{more} of {path}: no JSON object"))
                 return
     if is_known:
         raise NothingSaid(f"{path}: holds no conversation: it is a sub-agent's, or nothing was said in it yet")
     raise LogError(
-        f"{path}: is no log of Claude Code, Codex, opencode, ChatGPT or Claude, and has no line with `messages`"
+        f"{path}: is no log of Claude Code, Codex, opencode, ChatGPT or Claude, and no line of it is a conversation: "
+        '{"messages": [{"role": "user", "content": "..."}]}'
     )
 
 
@@ -133,15 +138,19 @@ def _understood(path: Path, found: Iterable[Log]) -> list[Log]:
         raise LogError(f"{path}: looks like a log, but is not as these programs write it ({error!r})") from None
 
 
-def _rows(text: str) -> list[Wire]:
-    """The objects of a JSON document or of JSON lines; an incomplete line is skipped."""
+def _rows(text: str) -> tuple[list[Wire], list[int]]:
+    """The objects of a JSON document or of JSON lines, and the numbers of lines that hold none; a last line that has no
+    end yet is still being written."""
     try:
         whole = parsed(text)
     except (ValueError, RecursionError):
         # not splitlines, which also breaks at U+2028, and JSON.stringify does not escape that
-        return [row for line in text.split("\n") if (row := json_object(line))]
+        lines = text.split("\n")
+        rows = [json_object(line) for line in lines]
+        unread = [at for at, line in enumerate(lines[:-1], start=1) if line.strip() and not rows[at - 1]]
+        return [row for row in rows if row], unread
     rows = whole if isinstance(whole, list) else [whole]
-    return [row for row in rows if isinstance(row, dict)]
+    return [row for row in rows if isinstance(row, dict)], []
 
 
 def _log(source: str, id: str, title: str, timed: Iterable[_Timed]) -> Log:

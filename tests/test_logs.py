@@ -259,7 +259,16 @@ def test_import_tells_which_files_of_a_folder_it_passed_over(tmp_path):
         assert len(done.stdout.splitlines()) == 1
         first, *others, last = done.stderr.splitlines()
         assert first.startswith(f"passed over {tmp_path}/logs/notes0.jsonl: is no log of")
-        assert (len(others), last) == (2, "passed over 2 more files")
+        assert (len(others), last) == (2, "passed over 2 more")
+
+
+def test_lines_in_the_middle_of_a_log_that_are_no_json_are_told(tmp_path):
+    """The last line may still be being written."""
+    line = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
+    (tmp_path / "chats.jsonl").write_text("\n".join([line, "brok", "", "en", line, '{"mess']))
+    told = []
+    assert len(list(logs.read(tmp_path / "chats.jsonl", told.append))) == 2
+    assert [str(each) for each in told] == [f"line 2 and 1 more of {tmp_path}/chats.jsonl: no JSON object"]
 
 
 def test_conversations_without_an_id_are_told_apart_and_known_again_wherever_they_lie(tmp_path):

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -159,19 +161,19 @@ def test_times_in_milliseconds_or_less_come_in_as_seconds(full, tmp_path, part):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda rows: rows[1].pop("key"), "line 2 is no message"),
-        (lambda rows: rows[0].update(type="table"), "line 1 is no row"),
-        (lambda rows: rows.pop(0), "line 1 is no row"),
-        (lambda rows: rows[1].update(print="xyz"), "line 2 is no message"),
-        (lambda rows: rows[0].pop("head"), "line 1 is no session"),
+        (lambda rows: rows[1].pop("key"), "line 2 of the export is no message.*required field .key"),
+        (lambda rows: rows[0].update(type="table"), "line 1 of the export is no row"),
+        (lambda rows: rows.pop(0), "line 1 of the export is no row"),
+        (lambda rows: rows[1].update(print="xyz"), "line 2 of the export is no message"),
+        (lambda rows: rows[0].pop("head"), "line 1 of the export is no session"),
         (lambda rows: next(r for r in rows if r["type"] == "passage").update(tags=None), "is no passage of an export"),
         (lambda rows: next(r for r in rows if r["type"] == "request").update(degraded=1.5), "is no request of an exp"),
-        (lambda rows: rows[0].update(id=1.5), "line 1 is no session"),
-        (lambda rows: rows[0].update(altered={"key": ["xyz"]}), "line 1 is no session"),
-        (lambda rows: rows[0].update(last_seen_at=float("inf")), "line 1 is no session.*last_seen_at is inf"),
-        (lambda rows: rows[1].update(created_at=1e21), "line 2 is no message.*use Unix seconds"),
-        (lambda rows: rows[1].update(created_at=float("nan")), "line 2 is no message"),
-        (lambda rows: rows[1].update(position="one"), "cannot be stored"),
+        (lambda rows: rows[0].update(id=1.5), "line 1 of the export is no session"),
+        (lambda rows: rows[0].update(altered={"key": ["xyz"]}), "line 1 of the export is no session"),
+        (lambda rows: rows[0].update(last_seen_at=float("inf")), "line 1 of the export.*last_seen_at is inf"),
+        (lambda rows: rows[1].update(created_at=1e21), "line 2 of the export is no message.*use Unix seconds"),
+        (lambda rows: rows[1].update(created_at=float("nan")), "line 2 of the export is no message"),
+        (lambda rows: rows[1].update(position="one"), "line 2 of the export is no message"),
         (lambda rows: next(r for r in rows if r["type"] == "request").update(lost=10**30), "stored: .* large"),
     ],
 )
@@ -209,6 +211,30 @@ def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_wor
         assert "line 2 of" in run("import", tmp_path / "bad", "--archive", moved.archive.path, code=1).stderr
         both = run("import", tmp_path / "out.jsonl", tmp_path / "new", "--archive", moved.archive.path, code=2)
         assert "one after the other" in both.stderr
+
+
+def test_an_import_tells_how_much_of_an_export_is_new_and_which_file_and_line_is_at_fault(tmp_path):
+    with Archive(tmp_path / "one.db") as archive:
+        archive.write([record(0, tenant="alice"), record(1, tenant="alice")])
+        messages = len(archive.of("alice").messages(archive.of("alice").sessions()[0].id))
+    out = tmp_path / "out.jsonl"
+    run("export", "--output", out, "--archive", tmp_path / "one.db")
+    out.write_text(out.read_text() + "\n \n")  # as an editor leaves it
+    told = [run("import", out, "--archive", tmp_path / "two.db").output.splitlines()[-1] for _ in range(2)]
+    assert [each.rpartition(": ")[2] for each in told] == [f"{messages} messages", "0 messages"]
+
+    lines = out.read_text().splitlines()
+    out.write_text("\n".join([lines[0], "", *lines[1:]]))
+    assert f"line 2 of {out}" in run("import", out, "--archive", tmp_path / "two.db", code=1).stderr
+    out.write_text("\n".join([lines[0], lines[1].replace('"role"', '"rule"', 1)]))
+    assert f"line 2 of {out} is no message" in run("import", out, "--archive", tmp_path / "two.db", code=1).stderr
+
+
+@pytest.mark.parametrize("place", ["-", "/dev/stdin"])
+def test_a_pipe_is_not_imported_since_a_file_is_read_more_than_once(tmp_path, place):
+    command = [sys.executable, "-m", "lantern_proxy", "import", place, "--archive", str(tmp_path / "two.db")]
+    done = subprocess.run(command, input=b'{"messages": []}', capture_output=True, timeout=60)
+    assert (done.returncode, f"{place} is no file" in done.stderr.decode()) == (2, True)
 
 
 def test_an_export_of_another_archive_is_for_the_client_whose_key_is_named_and_else_that_is_said(tmp_path, monkeypatch):
@@ -306,7 +332,7 @@ def test_an_export_of_several_tenants_is_counted_and_its_faults_are_placed_as_a_
     rows.append(json.dumps({"tenant": last, "type": "nonsense"}))
     (tmp_path / "bad.jsonl").write_text("\n".join(rows))
     refused = run("import", tmp_path / "bad.jsonl", "--archive", tmp_path / "two.db", code=1)
-    assert f"line {len(rows)} is no row of an export" in refused.stderr
+    assert f"line {len(rows)} of {tmp_path / 'bad.jsonl'} is no row of an export" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ interruption, taking in the export again adds the rest.
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -45,14 +46,16 @@ _LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
 Row = Mapping[str, Any]
 
 
-def import_rows(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, line: int = 1) -> Counter[str]:
+def import_rows(
+    archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, line: int = 1, file: Path | str = "the export"
+) -> Counter[str]:
     """Archive `rows` for `tenant`; returns how many of each type there were.
 
-    line: line number of the first row in the export
+    line, file: line number of the first row, and the file that errors name
     Raises ArchiveError, with the line number, for a row that is not part of an export; sessions before it are kept.
     """
     counts: Counter[str] = Counter()
-    for session in _sessions(rows, line):
+    for session in _sessions(rows, line, file):
         for kind, found in session.items():
             counts[kind] += len(found)
         faults = archive.faults["record"]
@@ -68,14 +71,14 @@ def import_rows(archive: Archive, tenant: str, rows: Iterable[Row], *, now: floa
     return counts
 
 
-def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]:
+def _sessions(rows: Iterable[Row], first: int, file: Path | str) -> Iterator[dict[str, list[Any]]]:
     """The rows of each session by type, parsed."""
     held: dict[str, list[Any]] = {}
     for line, row in enumerate(rows, start=first):
         kind = row.get("type") if isinstance(row, Mapping) else None
         if kind not in _TYPES or (kind != "session" and not held):
             raise ArchiveError(
-                f"line {line} is no row of an export: its type is {kind!r}, or no session came before it"
+                f"line {line} of {file} is no row of an export: its type is {kind!r}, or no session came before it"
             )
         if kind == "session":
             if held:
@@ -84,7 +87,8 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
         try:
             held[str(kind)].append(_PARSE[str(kind)](_in_seconds(row)))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            problem = f"line {line} is no {kind} of an export: {type(error).__name__} {error}"
+            fault = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            problem = f"line {line} of {file} is no {kind} of an export: {fault}"
             raise ArchiveError(f"{problem}; take the file as `lantern export` wrote it") from None
     if held:
         yield held
@@ -271,10 +275,9 @@ def _message(row: Row) -> Filed:
     items = tuple(_of(Item, each, print=bytes.fromhex(each["print"])) for each in row["items"])
     raw = row["raw"].encode("utf-8", "surrogateescape")
     message = Message(row["role"], items, raw, bytes.fromhex(row["print"]))
-    return Filed(
-        key=row["key"], position=row["position"], turn=row["turn"], message=message, side=bool(row["side"]),
-        partial=bool(row["partial"]), names=tuple(row.get("names", ())), created_at=row["created_at"],
-    )  # fmt: skip
+    flags = {name: bool(row[name]) for name in ("side", "partial")}
+    found: Filed = _of(Filed, row, message=message, **flags)
+    return found
 
 
 def _passage(row: Row) -> Passage:

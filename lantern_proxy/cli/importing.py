@@ -61,7 +61,8 @@ def import_(
     source: str | None,
     dry_run: bool,
 ) -> None:
-    """Archive conversations from PATHS: logs of Claude Code, Codex, opencode, exports of ChatGPT, Claude, JSON lines.
+    """Archive conversations from PATHS: logs of Claude Code, Codex, opencode, exports of ChatGPT, Claude, JSON lines
+    ({"messages": [...]}).
 
     What `lantern export` wrote comes back as it was, for --tenant, --key-env or the tenants that it names. These names
     stand for clients' keys in the archive that wrote it, and in no other. Several tenants of an export become one only
@@ -74,6 +75,7 @@ def import_(
     \b
     Example: lantern import ~/.claude/projects --key-env ANTHROPIC_API_KEY
     """
+    _refuse_pipes(paths)
     if exports := [path for path in paths if _is_export(path)]:
         _refuse_for_exports(exports, paths, {"--project": project, "--source": source, "--dry-run": dry_run})
         _refuse_ambiguous(exports, owners, becomes_one=bool(tenant or key_env))
@@ -90,6 +92,13 @@ def import_(
         return
     with _explaining_interrupt():
         _import_logs(settings, _logs(paths, source), tenant, key_env, project)
+
+
+def _refuse_pipes(paths: Sequence[Path]) -> None:
+    """UsageError for what can be read only once, and for `-`: a file is read to tell its kind, and then again."""
+    for path in paths:
+        if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise click.UsageError(f"{path} is no file, and an import reads each one more than once; save it in a file")
 
 
 def _refuse_for_exports(exports: Sequence[Path], paths: Sequence[Path], options: Mapping[str, Any]) -> None:
@@ -159,20 +168,20 @@ def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
     for why in passed[:_MOST_SKIPPED]:
         echo(f"passed over {why}", err=True)
     if len(passed) > _MOST_SKIPPED:
-        echo(f"passed over {len(passed) - _MOST_SKIPPED:,} more files", err=True)
+        echo(f"passed over {len(passed) - _MOST_SKIPPED:,} more", err=True)
     if not found:
         raise click.ClickException(f"no conversation in {', '.join(map(str, paths))}; see `lantern import --help`")
 
 
 def _print_log(settings: Settings, log: "Log", count: int, verb: str) -> None:
-    from lantern_proxy.cli.render import short
+    from lantern_proxy.cli.render import counted, short
 
     if settings.as_json:
         settings.print_json(
             {"session": log.session, "source": log.source, "title": log.title[:_TITLE_CHARS], "messages": count}
         )
     else:
-        echo(f"{verb} {count:>5,} messages  {log.session}  {short(log.title, 60)}")
+        echo(f"{verb} {counted(count, 'message'):>14}  {log.session}  {short(log.title, 60)}")
 
 
 def open_lantern(
@@ -289,7 +298,7 @@ def _import_export(
         render.counting("importing", quiet=settings.as_json) as advance,
     ):
         tenant = named or (archive.tenant_of(key) if key else None)
-        known = {each.id for each in archive.tenants()}
+        known = {each.id: each.messages for each in archive.tenants()}
         numbered = enumerate(_advancing(_rows(file), advance), start=1)
         for owner, group in groupby(numbered, key=lambda numbered: _owner(numbered[1])):
             if owners and owner not in owners:
@@ -300,9 +309,12 @@ def _import_export(
             if not target:
                 raise ArchiveError(f"line {line} of {file} names no tenant; name one with --tenant")
             rows = chain([first], (row for _, row in rest))
-            imported = transfer.import_rows(archive, target, rows, now=time.time(), line=line)
+            imported = transfer.import_rows(archive, target, rows, now=time.time(), line=line, file=file)
             counts.setdefault(target, Counter()).update(imported)
+        new = sum(each.messages - known.get(each.id, 0) for each in archive.tenants() if each.id in counts)
     _print_counts(settings, counts)
+    if not settings.as_json:
+        echo(f"new in {config.path}: {render.counted(new, 'message')}")
     unknown = [target for target in counts if tenant is None and target not in known and _KEYED.fullmatch(target)]
     if unknown:
         echo(_UNKNOWN_TENANTS.format(", ".join(unknown), config.path), err=True)
@@ -327,14 +339,21 @@ def _advancing(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of an export, one for each line; empty lines at its end are no fault."""
     from lantern_proxy.archive import ArchiveError
 
+    empty = 0
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                empty = empty or number
+                continue
             try:
-                row = json.loads(line)
+                row = None if empty else json.loads(line)
             except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
-                raise ArchiveError(f"line {number} of {file} is no JSON object; take a file of `lantern export`")
+                raise ArchiveError(
+                    f"line {empty or number} of {file} is no JSON object; take a file of `lantern export`"
+                )
             yield row
