@@ -140,6 +140,20 @@ def test_what_is_not_there_or_not_meant_is_told(url, talk, path, status):
         assert answer.json()["error"]["message"] == f"{name} is {value}; use a number from {least} on"
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("sessions?tenent=t_x", "tenent is not known here; use tenant, limit, offset, project, q"),
+        ("tenants?limit=1", "limit is not known here; use none"),
+        ("sessions/ses_none/timeline?from=1", "from is not known here; use tenant"),
+        ("search?q=port&kind=semantics", "kind is semantics; use episodic, semantic, procedural"),
+    ],
+)
+def test_a_parameter_that_is_not_known_is_told_and_not_passed_over(url, talk, path, told):
+    answer = http.get(f"{url}/lantern/api/{path}")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, told)
+
+
 @pytest.mark.parametrize("named", ["seven", "-1", "%C2%B2"])
 def test_a_passage_that_is_no_number_is_told(url, named):
     answer = http.get(f"{url}/lantern/api/passages/{named}")

@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from lantern_proxy.admin.api_write import write_routes
 from lantern_proxy.admin.endpoint import Endpoint, limit_of, number_of, of_archive
 from lantern_proxy.admin.events import events
+from lantern_proxy.admin.openapi import query_of
 from lantern_proxy.archive import Archive, SessionRow, TenantArchive
 
 Query = Callable[[Archive, Request], Any]
@@ -36,14 +37,21 @@ def api_routes() -> list[BaseRoute]:
         "/api/marks": _marks,
     }
     return [
-        *(Route(path, _endpoint(query)) for path, query in queries.items()),
+        *(Route(path, _endpoint(path, query)) for path, query in queries.items()),
         Route("/api/events", events),
         *write_routes(),
     ]
 
 
-def _endpoint(query: Query) -> Endpoint:
+def _endpoint(path: str, query: Query) -> Endpoint:
+    known = {each["name"]: each["schema"].get("enum") for each in query_of(path)}
+
     async def find(request: Request, archive: Archive) -> Any:
+        for name, value in request.query_params.items():
+            if name not in known:  # a mistyped `tenant` would answer with what all have
+                raise ValueError(f"{name[:80]} is not known here; use {', '.join(known) or 'none'}")
+            if known[name] and value not in known[name]:
+                raise ValueError(f"{name} is {value[:80]}; use {', '.join(filter(None, known[name]))}")
         return await run_in_threadpool(query, archive, request)
 
     return of_archive(find)

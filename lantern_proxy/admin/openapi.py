@@ -41,14 +41,19 @@ QUERY: dict[str, tuple[dict[str, Any], ...]] = {
     "/api/search": (
         _Q, _TENANT, _LIMIT, _OFFSET, _SESSION, _PROJECT, _SINCE, _number("until"),
         _text("speaker", "Who said it."),
-        _text("kind", "Of which kind the passage is."),
+        {"name": "kind", "schema": {"enum": ["", "episodic", "semantic", "procedural"]}},
     ),
     "/api/requests": (_TENANT, _LIMIT, _SESSION),
     "/api/marks": (_TENANT, _LIMIT),
     "/api/tenants": (),
     "/api/events": (),
 }  # fmt: skip
-"""Path -> query parameters; by default `tenant` for reading, and none for writing."""
+"""Path -> query parameters of GET; by default `tenant`."""
+
+
+def query_of(path: str) -> tuple[dict[str, Any], ...]:
+    """The query parameters of GET on a path."""
+    return QUERY.get(path, (_TENANT,))
 
 
 def _object(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def _operation(path: str, method: str, answered: Mapping[str, Schema]) -> dict[s
         for name in re.findall(r"{(\w+)}", path)
     ]
     query_parameters = [
-        {"in": "query", "required": False, **each} for each in QUERY.get(path, (_TENANT,) if method == "GET" else ())
+        {"in": "query", "required": False, **each} for each in (query_of(path) if method == "GET" else ())
     ]
     media = "text/event-stream" if path.endswith("/events") else "application/json"
     answers = {
