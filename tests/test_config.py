@@ -78,8 +78,15 @@ def test_every_field_has_its_reason_under_it():
         ("restore: {budget_char: 5}", "restore.budget_char is not a setting; did you mean budget_chars?"),
         ("restor: {}", "restor is not a setting; did you mean restore?"),
         ("restore: {budget_chars: -1}", "restore.budget_chars is -1; use 0 to 1,000,000 characters"),
-        ("restore: {budget_chars: many}", "restore.budget_chars is 'many'; use a whole number"),
+        (
+            "restore: {budget_chars: many}",
+            "restore.budget_chars is 'many'; use a whole number, 0 to 1,000,000 characters",
+        ),
         ("restore: {budget_chars: true}", "restore.budget_chars is True; use a whole number"),
+        (
+            "restore: {deadline_ms: 150ms}",
+            "restore.deadline_ms is '150ms'; use a whole number, 1 to 60,000 milliseconds",
+        ),
         ("restore: {budget_chars: 1.5}", "restore.budget_chars is 1.5; use a whole number"),
         ("restore: {admission: .nan}", "restore.admission is nan; use a number"),
         ("restore: {recipe: defaul}", "restore.recipe is 'defaul'; use default"),
@@ -191,7 +198,11 @@ def test_the_environment_overrides_the_file(write):
 @pytest.mark.parametrize(
     ("variable", "value", "told"),
     [
-        ("LANTERN_PORT", "eighty", "LANTERN_PORT is 'eighty'; use a whole number (it overrides server.port)"),
+        (
+            "LANTERN_PORT",
+            "eighty",
+            "LANTERN_PORT is 'eighty'; use a whole number, 0 to 65,535 (it overrides server.port)",
+        ),
         ("LANTERN_PORT", "99999", "LANTERN_PORT is 99999; use 0 to 65,535 (it overrides server.port)"),
         ("LANTERN_OPENAI_UPSTREAM", "ftp://x", "LANTERN_OPENAI_UPSTREAM is 'ftp://x'; use http://host/path"),
     ],

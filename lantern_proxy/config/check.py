@@ -58,6 +58,11 @@ class Within:
     high: float
     unit: str = ""
 
+    @property
+    def bounds(self) -> str:
+        """`0 to 60,000 milliseconds`"""
+        return f"{self.low:,.15g} to {self.high:,.15g} {self.unit}".rstrip()
+
 
 @dataclass(frozen=True, slots=True)
 class Matches:
@@ -99,7 +104,7 @@ def convert(value: Any, hint: Any, place: str) -> Any:
     if hint is Any:
         return value
     if origin is Annotated:
-        return _limit(convert(value, arguments[0], place), arguments[1], place)
+        return _limit(_bounded(value, arguments[0], arguments[1], place), arguments[1], place)
     if is_dataclass(hint) and isinstance(hint, type):
         return value if isinstance(value, hint) else _section(value, hint, place)
     if origin is Literal:
@@ -153,6 +158,16 @@ def _scalar(value: Any, hint: Any, place: str) -> Any:
     raise ConfigError(place, f"is {shown(value)}; use {wanted}")
 
 
+def _bounded(value: Any, hint: Any, rule: object, place: str) -> Any:
+    """`value` converted; where it is no number the error names the bounds, too: they have the unit."""
+    try:
+        return convert(value, hint, place)
+    except ConfigError as error:
+        if isinstance(rule, Within):
+            raise ConfigError(place, f"{error.problem}, {rule.bounds}") from None
+        raise
+
+
 def _choice(value: Any, choices: tuple[Any, ...], place: str) -> Any:
     if isinstance(value, bool):  # YAML reads an unquoted on or off as a boolean
         value = "on" if value else "off"
@@ -164,8 +179,7 @@ def _choice(value: Any, choices: tuple[Any, ...], place: str) -> Any:
 
 def _limit(value: Any, rule: object, place: str) -> Any:
     if isinstance(rule, Within) and not rule.low <= value <= rule.high:
-        unit = f" {rule.unit}" if rule.unit else ""
-        raise ConfigError(place, f"is {value}; use {rule.low:,.15g} to {rule.high:,.15g}{unit}")
+        raise ConfigError(place, f"is {value}; use {rule.bounds}")
     if isinstance(rule, Matches) and not re.fullmatch(rule.pattern, value):
         problem = "is not in its form" if rule.secret else f"is {shown(value)}"
         raise ConfigError(place, f"{problem}; {rule.remedy}")
