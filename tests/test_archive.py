@@ -741,7 +741,7 @@ def test_no_write_of_a_tenant_changes_anything_of_another(archive: Archive) -> N
     before = list(archive.of(MINE).export())
     other = archive.of(OTHER)
     other.reinforce({one.id: (0.1, 0.1, 9, 9.0)}, request="s1-r0", used={one.id: True})
-    with pytest.raises(ArchiveError, match="restored no passage"):
+    with pytest.raises(ArchiveError, match="request s1-r0 is not in the archive"):
         other.feedback("s1-r0", one.id, "wrong", now=1.0)
     report = other.prune(PruneRule(session="s1"), now=1e9)
     assert (report.passages, report.messages, report.sessions) == (0, 0, 0)

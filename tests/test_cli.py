@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -124,6 +125,11 @@ def test_the_help_lists_every_command_in_a_group_and_fits_a_narrow_terminal(lant
     assert all(f"\n  {name} " in told for name in COMMANDS)
     assert max(map(len, told.splitlines())) <= 80
     assert "..." not in told.partition("\n")[2]  # nothing is cut short below the usage
+
+
+@pytest.mark.parametrize("name", ["bench", "keys", "train"])
+def test_no_command_of_a_group_is_described_by_half_a_sentence(lantern, name):
+    assert "..." not in lantern(name, "--help").output.partition("\n")[2]
 
 
 def test_a_measurement_explains_itself_and_has_json(lantern):
@@ -290,28 +296,39 @@ def test_doctor_does_not_call_a_proxy_old_that_keeps_its_version_for_the_admin(l
         assert (told["state"], told["detail"].startswith(f"runs at {url}: ok")) == ("ok", True)
 
 
-@pytest.mark.parametrize(
-    "command", [["status"], ["sessions"], ["show", "chat-one", "--passages"], ["search", "listener"]]
-)
-def test_the_output_fits_a_terminal_of_eighty_columns(made, tmp_path, command):
-    """Tables and what is told beside them; only what was said, and paths, are as long as they are."""
-    archive = shutil.copy(made, tmp_path / "l.db")
+def on_terminal(columns, command, archive):
+    """What the command shows on a terminal so wide, line by line, without colours."""
     ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
+    termios.tcsetwinsize(theirs, (24, columns))
     run = [sys.executable, "-m", "lantern_proxy", *command]
     environ = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"LANTERN_ARCHIVE": archive}
     shown = []
     with subprocess.Popen(
-        run, stdin=theirs, stdout=theirs, stderr=theirs, env=environ | {"NO_COLOR": "1"}, cwd=tmp_path
+        run, stdin=theirs, stdout=theirs, stderr=theirs, env=environ | {"NO_COLOR": "1"}, cwd=archive.parent
     ):
         os.close(theirs)
         with os.fdopen(ours, "rb") as terminal, suppress(OSError):  # Linux ends it with an error
             for line in terminal:
                 shown.append(line.decode())
-    text = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", "".join(shown)).splitlines()]
+    return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", "".join(shown)).splitlines()]
+
+
+TABLES = [["status"], ["sessions"], ["show", "chat-one", "--passages"]]
+
+
+@pytest.mark.parametrize("command", [*TABLES, ["search", "listener"]])
+def test_the_output_fits_a_terminal_of_eighty_columns(made, tmp_path, command):
+    """Tables and what is told beside them; only what was said, and paths, are as long as they are."""
+    text = on_terminal(80, command, shutil.copy(made, tmp_path / "l.db"))
     assert any(text)
     wide = [line for line in text if len(line) > 80 and str(tmp_path) not in line and not line.startswith("  ")]
     assert not wide
+
+
+@pytest.mark.parametrize("command", TABLES)
+def test_a_narrower_terminal_wraps_tables_that_are_whole(made, tmp_path, command):
+    archive = shutil.copy(made, tmp_path / "l.db")
+    assert on_terminal(40, command, archive) == on_terminal(80, command, archive)
 
 
 @pytest.mark.parametrize(
@@ -382,11 +399,12 @@ def test_a_damaged_secret_is_told_with_the_way_out_and_that_way_works(lantern, t
     for command in (["status"], ["sessions"], ["prune", "--older-than", "1d", "--yes"]):
         told = lantern(*command, code=1).stderr
         assert "its secret" in told
-        assert "lantern recover" in told
+        command = re.search("`lantern (recover .*)`", told)[1]
     assert any("its secret" in row["detail"] for row in rows(lantern("doctor", "--offline", "--json", code=1)))
-    lantern("recover", "saved.db")
-    assert "listener" in lantern("search", "listener", "--archive", "saved.db").output
-    assert rows(lantern("sessions", "--archive", "saved.db", "--json"))
+    assert "--archive lantern.db" in command  # another than the configured one is meant as well
+    lantern(*shlex.split(command))
+    assert "listener" in lantern("search", "listener", "--archive", "NEW.db").output
+    assert rows(lantern("sessions", "--archive", "NEW.db", "--json"))
 
 
 def test_sessions_lists_all_tenants_or_one(lantern):
@@ -602,7 +620,12 @@ def test_what_is_marked_wrong_is_not_restored_again(lantern, tmp_path):
 
 def test_a_verdict_on_what_was_not_restored_is_refused(lantern):
     told = lantern("feedback", "req_none", first_passage(lantern)["id"], "wrong", code=1)
-    assert "restored no passage" in told.output
+    assert "request req_none is not in the archive" in told.output
+    theirs = rows(lantern("search", "other", "--json"))[0]["id"]
+    assert "request req_1 is not in the archive" in lantern("feedback", "req_1", theirs, "wrong", code=1).output
+    shown = {each["id"] for each in rows(lantern("show", "chat-one", "--passages", "--json")) if each["accesses"]}
+    held = {each["id"] for each in rows(lantern("show", "chat-one", "--passages", "--json"))}
+    assert "restored no passage" in lantern("feedback", "req_1", min(held - shown), "wrong", code=1).output
 
 
 def test_a_pin_is_set_and_taken_off(lantern):
@@ -618,6 +641,7 @@ def test_a_correction_is_searched_and_its_history_kept(lantern):
     assert rows(lantern("search", "quokka", "--json"))[0]["id"] == before["id"]
     (past,) = rows(lantern("edit", before["id"], "--history", "--json"))
     assert (past["before"], past["after"]) == (before["text"], "The quokka port is 9321.")
+    assert "leave it or --text out" in lantern("edit", before["id"], "--history", "--text", "x", code=2).stderr
 
 
 @pytest.mark.parametrize("command", ["pin 99999", "edit 99999 --text x", "feedback - 99999 wrong"])
@@ -644,9 +668,10 @@ def test_a_dry_run_tells_what_a_request_would_get_and_archives_nothing(lantern, 
     for project, event in (("work", "window"), ("play", "new")):
         (told,) = rows(lantern("why", *options, "--project", project, "--json"))
         assert (told["event"], told["session"] == "chat-one") == (event, event == "window")
-    options += ["--session", "chat-one"]
+    options += ["--session", "chat-o"]  # the start of its id is enough, as for `show`
     (told,) = rows(lantern("why", *options, "--json"))
-    assert told["event"] == "window"
+    assert (told["event"], told["session"]) == ("window", "chat-one")
+    assert "2 sessions begin with chat" in lantern("why", *options[:-1], "chat", code=1).stderr
     assert any(SCRIPT.details[0].answer in placed["text"] for block in told["blocks"] for placed in block["placed"])
     assert {each["kind"] for each in told["passed"]} == {"loss", "question"}
     shown = lantern("why", *options).output
@@ -655,6 +680,13 @@ def test_a_dry_run_tells_what_a_request_would_get_and_archives_nothing(lantern, 
     (tmp_path / "request.json").write_text(json.dumps({"model": "m", "messages": SCRIPT.history}))
     assert "nothing was dropped since the previous request" in lantern("why", *options).output
     assert rows(lantern("export", "--json")) == before
+
+
+def test_a_closed_input_is_an_empty_one(made, tmp_path):
+    run = ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-m", "lantern_proxy", "why", "--dry-run", "-"]
+    environ = os.environ | {"LANTERN_ARCHIVE": shutil.copy(made, tmp_path / "l.db")}
+    done = subprocess.run(run, capture_output=True, env=environ, text=True, timeout=60)
+    assert (done.returncode, "this is no request" in done.stderr) == (1, True)
 
 
 def test_a_dry_run_of_something_else_is_refused(lantern, tmp_path):

@@ -298,7 +298,7 @@ def test_the_last_request_is_that_of_the_project(config):
 
 def test_nothing_is_judged_as_of_a_last_request_where_none_restored_it(lantern):
     passage = lantern.search("firewall staging")[0].passage
-    with pytest.raises(ArchiveError, match="request last restored no passage"):
+    with pytest.raises(ArchiveError, match="request last is not in the archive"):
         lantern.feedback(passage.id, "useful", request="last")
     assert lantern.search("firewall staging")[0].passage.verdict == ""
 

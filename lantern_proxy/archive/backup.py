@@ -18,7 +18,15 @@ from typing import Any, Literal
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive.errors import ArchiveError, ArchiveErrors, archive_error, is_full, spoils_all, sqlite_faults
+from lantern_proxy.archive.errors import (
+    ArchiveError,
+    ArchiveErrors,
+    archive_error,
+    is_full,
+    recover_command,
+    spoils_all,
+    sqlite_faults,
+)
 from lantern_proxy.archive.file import (
     WAL_PAGES_WAITED,
     companions,
@@ -83,7 +91,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
             copy.execute("PRAGMA journal_mode = DELETE")  # a single file, without companions
             found = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
         if found != "ok":
-            raise ArchiveError(f"archive {path} is damaged ({found}); `lantern recover` saves what can be read")
+            raise ArchiveError(f"archive {path} is damaged ({found}); {recover_command(path)} saves what can be read")
     return target.stat().st_size
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from lantern_proxy.archive.connections import Connections
-from lantern_proxy.archive.errors import ArchiveError
+from lantern_proxy.archive.errors import ArchiveError, recover_command
 from lantern_proxy.archive.file import SHORT_BYTES, companions, size_bytes
 from lantern_proxy.archive.values import Finding
 from lantern_proxy.archive.vectors import embedding_model
@@ -43,7 +43,7 @@ def _schema(connections: Connections) -> Finding:
 def _pages(connections: Connections) -> Finding:
     with connections.reading(), connections.apart() as db:
         result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-    remedy = "stop lantern, then save what can be read: `lantern recover NEW.db`"
+    remedy = f"stop lantern, then save what can be read: {recover_command(connections.path)}"
     return _finding("pages", result == "ok", result, remedy)
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
         "(the file was not touched)",
         False,
     ),
-    ("SQLITE_CORRUPT", "is damaged", "stop lantern, then save what can be read: `lantern recover NEW.db`", False),
+    ("SQLITE_CORRUPT", "is damaged", "stop lantern, then save what can be read: {recover}", False),
     ("SQLITE_BUSY", "is locked by another process", "stop the other program that writes to it, or wait", True),
     ("SQLITE_LOCKED", "is locked by another process", "stop the other program that writes to it, or wait", True),
     ("SQLITE_READONLY", "cannot be written", "give this user write access to the file and its folder", True),
@@ -57,6 +58,11 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
     ("SQLITE_IOERR", "could not be read or written", "check the disk (full, quota, unplugged)", True),
     ("SQLITE_NOMEM", "needs more memory than there is", "free some memory", True),
 )
+
+
+def recover_command(path: Path) -> str:
+    """The command that saves what can be read of this archive, for an error's remedy."""
+    return f"`lantern recover NEW.db --archive {shlex.quote(str(path))}`"
 
 
 def _code(error: Exception) -> str:
@@ -80,6 +86,7 @@ def archive_error(path: Path, error: Exception) -> ArchiveError:
         code = "SQLITE_FULL"  # such as the log's index, which could not be created
     for prefix, wrong, remedy, retry in _REMEDIES:
         if code.startswith(prefix):
+            remedy = remedy.format(recover=recover_command(path))
             return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)
     return ArchiveError(f"archive {path} failed: {error}; run `lantern doctor`")
 

@@ -53,6 +53,7 @@ _PLACED = """UPDATE placed SET verdict = ? WHERE tenant = ? AND passage = ? AND 
         WHERE b.tenant = ? AND p.passage = ? AND (b.request = ? OR b.session = (
             SELECT session FROM requests WHERE tenant = b.tenant AND id = ?))
         ORDER BY b.request = ? DESC, b.id DESC LIMIT 1) RETURNING verdict"""
+_REQUEST = "SELECT 1 FROM requests WHERE tenant = ? AND id = ?"
 _LEARN = "UPDATE passages SET confidence = ?, success = ? WHERE tenant = ? AND id = ?"
 _COPIES = """SELECT p.id, p.session, p.text FROM sessions s
     CROSS JOIN passages p ON p.tenant = s.tenant AND p.session = s.id AND p.unit = 'passage' AND p.hash = ?
@@ -104,7 +105,7 @@ class Feedback(Reads):
         returns: the passage as it is now
         """
         if verdict and verdict not in VERDICTS:
-            raise ArchiveError(f"verdict is {verdict!r}; use {', '.join(VERDICTS)}")
+            raise ArchiveError(f'verdict is {verdict!r}; use {", ".join(VERDICTS)}, or "" to take it back')
         with self._connections.writing() as db:
             passage, project, hash_ = self._one(db, passage_id, request)
             if request:
@@ -190,7 +191,7 @@ class Feedback(Reads):
         """(passage, project, hash of its original text)"""
         row = db.conn.execute(_ONE, (self.tenant, passage_id)).fetchone()
         if row is None and request:
-            raise _not_restored(request, passage_id)
+            raise self._not_restored(db, request, passage_id)
         if row is None:
             raise ArchiveError(f"there is no passage {passage_id}; `lantern search` and `lantern why` give numbers")
         return to_passage(row[:-2]), row[-2], row[-1]
@@ -208,11 +209,12 @@ class Feedback(Reads):
         id_ = name(request)
         values = (verdict, self.tenant, passage_id, self.tenant, passage_id, id_, id_, id_)
         if not db.conn.execute(_PLACED, values).fetchall():
-            raise _not_restored(request, passage_id)
+            raise self._not_restored(db, request, passage_id)
 
-
-def _not_restored(request: str, passage_id: int) -> ArchiveError:
-    return ArchiveError(f"request {request} restored no passage {passage_id}; `lantern why {request}` lists them")
+    def _not_restored(self, db: Database, request: str, passage_id: int) -> ArchiveError:
+        if db.conn.execute(_REQUEST, (self.tenant, name(request))).fetchone() is None:
+            return ArchiveError(f"request {request} is not in the archive; x-lantern-request of an answer has its id")
+        return ArchiveError(f"request {request} restored no passage {passage_id}; `lantern why {request}` lists them")
 
 
 def has_edits(db: Database, tenant: str) -> bool:

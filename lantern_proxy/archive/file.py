@@ -14,7 +14,14 @@ from typing import Any, Literal
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive.errors import SQLCIPHER, ArchiveError, ArchiveErrors, sqlite3, sqlite_faults
+from lantern_proxy.archive.errors import (
+    SQLCIPHER,
+    ArchiveError,
+    ArchiveErrors,
+    recover_command,
+    sqlite3,
+    sqlite_faults,
+)
 from lantern_proxy.archive.raw import has_no_log, is_plain
 from lantern_proxy.archive.snapshots import drop_snapshots, folder
 from lantern_proxy.locked import exclusive
@@ -202,7 +209,7 @@ def secret_of(db: Database, path: Path) -> bytes:
         return bytes.fromhex(db.execute(_SECRET).fetchone()[0])
     raise ArchiveError(
         f"archive {path} is damaged: its secret, which tells whose key is whose, cannot be read; restore a backup, or "
-        "stop lantern and save what is archived under a new secret: `lantern recover NEW.db`"
+        f"stop lantern and save what is archived under a new secret: {recover_command(path)}"
     )
 
 

@@ -269,9 +269,10 @@ def command(
     source: Literal["model", "data"], judging: bool, most_facts: int, budget: int, question_budget: int, at: str,
     shape: Shape, dense: bool | None, keep: Path | None, threads: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Let a model answer questions for what a compaction lost, with and without what is put back, and judge it.
+    """Let a model answer questions for what was lost, and judge it.
 
-    Costs three calls a fact and recipe. Stop it whenever you like: what is answered is kept, and costs nothing again.
+    With and without what is put back. Costs three calls a fact and recipe. Stop it whenever you like: what is
+    answered is kept, and costs nothing again.
 
     \b
     Example: lantern bench judged --data locomo10.json --model gpt-4o-mini --model-url https://api.openai.com/v1

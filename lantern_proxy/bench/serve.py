@@ -123,7 +123,7 @@ def _usage(pid: int) -> tuple[float, float, float]:
 def command(
     passages: list[int], embed: str, rounds: int, settle: float, against: tuple[str, ...], as_json: bool
 ) -> None:  # fmt: skip
-    """How soon `lantern serve` answers after its start, and how much memory it holds. Linux only.
+    """How soon `lantern serve` answers, and the memory it holds. Linux only.
 
     \b
     Example: lantern bench serve --passages 0 --rounds 9 --against ~/before/.venv/bin/lantern

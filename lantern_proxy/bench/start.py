@@ -149,7 +149,7 @@ def _adds(of: list[str]) -> np.typing.NDArray[np.float64]:
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="The best of so many counts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(records: int, rounds: int, as_json: bool) -> None:
-    """How fast a large index is there: from SQLite, from its snapshot, from text. Uses a folder of its own.
+    """How fast a large index opens. From SQLite, from its snapshot, from text. Uses a folder of its own.
 
     \b
     Example: lantern bench start --records 100000

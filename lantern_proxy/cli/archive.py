@@ -320,13 +320,22 @@ def _amount(report: Any) -> str:
 
 def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["TenantArchive", Any]:
     """(owner, session) whose id is `start`, or the only one whose id begins with it. ClickException."""
+    found = sessions_named(archive, tenant, start)
+    if len(found) > 1:
+        raise click.ClickException(f"{len(found)} tenants have a session {start}; say whose is meant: --tenant")
+    return found[0]
+
+
+def sessions_named(archive: "Archive", tenant: str | None, start: str) -> list[tuple["TenantArchive", Any]]:
+    """(owner, session) of each whose id is `start`, or begins with it where there is only one such id. A client's own
+    name for a session may occur in several tenants. ClickException if there is none."""
     owners = tenants(archive, tenant)
     exact = [(owner, row) for owner in owners if (row := owner.session(start))]
     found = exact or [(o, row) for o in owners for row in o.sessions(limit=-1) if row.id.startswith(start)]
-    if len(found) != 1:
+    if len({row.id for _, row in found}) != 1:
         wrong = f"{len(found)} sessions begin with {start}" if found else f"no session begins with {start}"
         raise click.ClickException(f"{wrong}; `lantern sessions` lists them")
-    return found[0]
+    return found
 
 
 def _refuse_unknown(archive: "Archive", tenant: str | None, *, project: str | None, speaker: str | None = None) -> None:

@@ -92,7 +92,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="All questions at once; or the mean of five dev/test splits, a pipeline that learns being trained on dev.",
 )
 def locomo(settings: Settings, data: Path, protocol: str, choice: Choice) -> None:
-    """LoCoMo: find the turns, and the sessions, that hold the evidence.
+    """LoCoMo: find the turns and sessions that hold the evidence.
 
     \b
     Example: lantern bench locomo --data locomo10.json --pipeline default --against bm25
@@ -104,7 +104,7 @@ def locomo(settings: Settings, data: Path, protocol: str, choice: Choice) -> Non
 @shared_options
 @click.option("--data", type=FOLDER, required=True, help="Folder of BEAM's chats.")
 def beam(settings: Settings, data: Path, choice: Choice) -> None:
-    """BEAM: find the messages that a probing question is about, by category.
+    """BEAM: find the messages that a question is about. By category.
 
     \b
     Example: lantern bench beam --data beam/100K --json
@@ -116,7 +116,7 @@ def beam(settings: Settings, data: Path, choice: Choice) -> None:
 @shared_options
 @click.option("--data", type=FILE, required=True, help="longmemeval_s.json.")
 def longmemeval(settings: Settings, data: Path, choice: Choice) -> None:
-    """LongMemEval: find the sessions that answer, by type of question.
+    """LongMemEval: find the sessions that answer, by question type.
 
     \b
     Example: lantern bench longmemeval --data longmemeval_s.json --pipeline selroute
@@ -140,7 +140,7 @@ def ir(settings: Settings, data: Path, choice: Choice) -> None:
 @with_config
 @click.option("--split", type=click.Choice(["held_out", "dev"]), default="held_out", show_default=True, help="Which.")
 def routes(settings: Settings, split: str) -> None:
-    """How often the type of a question is told right: our own questions, which the rules were not written on.
+    """How often the type of a question is told right. The questions are our own; the rules were not written on them.
 
     \b
     Example: lantern bench routes
@@ -165,7 +165,7 @@ def routes(settings: Settings, split: str) -> None:
 @with_config
 @click.option("--data", type=Place(), required=True, help="LoCoMo's JSON file, or BEAM's folder.")
 def cascade(settings: Settings, data: Path) -> None:
-    """What skipping the dense channel saves and costs, at each tau, with the settings as they are.
+    """What skipping the dense channel saves and costs, at each tau. All else is as configured.
 
     \b
     Example: lantern bench cascade --data locomo10.json

@@ -87,6 +87,8 @@ def edit(settings: Settings, tenant: str | None, passage: int, text: str | None,
     from lantern_proxy.chunk import reword
     from lantern_proxy.cli import render
 
+    if history and text is not None:
+        raise click.UsageError("--history changes nothing; leave it or --text out")
     with settings.open(write=not history) as archive:
         owner = _owner(archive, tenant, passage)
         if history:

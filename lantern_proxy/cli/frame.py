@@ -53,7 +53,7 @@ class Terminal(Group):
 
     def main(self, *args: Any, **options: Any) -> Any:
         options["standalone_mode"] = False
-        _prepare_outputs()
+        _prepare_streams()
         try:
             code = super().main(*args, **options)
         except click.exceptions.NoArgsIsHelpError as error:
@@ -135,9 +135,11 @@ def _number_range(kind: click.types.IntParamType | click.types.FloatParamType) -
     return f"{name} above {low:,}, up to {high:,}" if above else f"{name} from {low:,} to {high:,}"
 
 
-def _prepare_outputs() -> None:
-    """Discard output if the parent closed an output stream (`>&-`), for which Python has None. Characters that a
-    non-UTF-8 terminal lacks are shown as \\xe4."""
+def _prepare_streams() -> None:
+    """Discard output if the parent closed an output stream (`>&-`), for which Python has None; a closed input is empty.
+    Characters that a non-UTF-8 terminal lacks are shown as \\xe4."""
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -208,7 +210,7 @@ def confirm(question: str) -> None:
     try:
         click.confirm(question, abort=True, err=True)
     except click.Abort:
-        if sys.stdin is None or not sys.stdin.isatty():
+        if not sys.stdin.isatty():
             raise click.ClickException(
                 "nobody said yes, and nothing was removed; --yes goes on without asking"
             ) from None

@@ -39,7 +39,7 @@ def keys() -> None:
     help="The same from a file: PATH, openai=PATH, anthropic=PATH.",
 )
 def add(settings: Settings, name: str, tenant: str | None, variables: tuple[str, ...], files: tuple[str, ...]) -> None:
-    """Make a key for NAME, a person or a program, and print it: the only time that it is shown.
+    """Make a key for NAME, a person or a program, and print it. It is shown only this once.
 
     With an upstream key it is all that its holder needs. Without one the holder sends it in x-lantern-key, besides the
     provider's key. To replace a key, add one with the same --tenant, then revoke the old one: the memory stays.
@@ -95,7 +95,7 @@ def list_keys(settings: Settings) -> None:
 @with_settings
 @click.argument("name", type=NAME)
 def revoke(settings: Settings, name: str) -> None:
-    """Let the holder of key NAME in no more; a running proxy knows within a second. What it archived stays.
+    """Let the holder of key NAME in no more. A running proxy knows within a second. What it archived stays.
 
     \b
     Example: lantern keys revoke alice

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lantern_proxy.cli.doctor import Diagnosis
     from lantern_proxy.turn import Filed, Passage
 
+_LEAST_COLUMNS = 80
+"""Width that every table fits in."""
 _DATES = ("last seen", "last", "made", "revoked")
 """Columns of dates."""
 _LOSSES = {
@@ -39,9 +41,13 @@ class _Console(Console):
 
 
 def console(*, err: bool = False) -> Console:
-    """A console without highlighting; 100 columns without a terminal."""
+    """A console without highlighting; 100 columns without a terminal. What goes to stdout has at least 80, which a
+    narrower terminal wraps: with fewer, tables would lose columns."""
     stream = sys.stderr if err else sys.stdout
-    return _Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
+    made = _Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
+    if not err:
+        made.width = max(made.width, _LEAST_COLUMNS)
+    return made
 
 
 def user_question(query: str) -> str:

@@ -38,7 +38,7 @@ def preview(found: "Preview") -> None:
     """Print what would be restored into a request."""
     out = console()
     if not found.session:
-        out.print("this request fits no session of this tenant; nothing would be restored")
+        out.print("this request fits no archived session; nothing would be restored")
         return
     seen = f"would be seen as {found.event} of session {found.session}; {_loss(found.gone)}"
     out.print(Text(clean(seen), style="bold"), soft_wrap=True)

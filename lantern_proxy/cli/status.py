@@ -1,5 +1,6 @@
 """`lantern status`: what is archived, for whom, what happened in the last day, and whether a proxy runs."""
 
+import shutil
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,12 @@ _DAY_COUNTS = ("requests", "losses", "restores")
 
 
 def run(settings: Settings, *, watch: bool) -> None:
-    """Print the status once, or repeatedly until Ctrl-C: in place on a terminal, else one below the other."""
+    """Print the status once, or repeatedly until Ctrl-C: in place on a terminal that has room for it, else one below
+    the other."""
     out = console()
+    is_in_place = out.is_terminal and shutil.get_terminal_size().columns >= out.width
     try:
-        if watch and out.is_terminal and not settings.as_json:
+        if watch and is_in_place and not settings.as_json:
             with Live(_rendered(_status(settings)), console=out, auto_refresh=False) as live:
                 while True:
                     time.sleep(_EVERY_S)

@@ -31,7 +31,9 @@ conversations = click.option(
 @conversations
 @click.option("--out", type=NEW_FILE, help="File for the model; none: only measure.")
 def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
-    """Train the light reranker and tell what it gains over the untrained ranking, on conversations it has not seen.
+    """Train the light reranker and tell what it gains.
+
+    That is over the untrained ranking, on conversations it has not seen.
 
     It reorders the best 100 passages of a question. Use it with `rerank.light: FILE`. It is learned with the vectors
     that rank these questions better: MiniLM's as published, or with what Lantern learned on top of it (embed.adapted).
@@ -198,7 +200,7 @@ def evidence_reranker(
     settings: Settings, data: Sequence[Path], out: Path, base: str, layers: int, tokens: int, rate: float,
     held_out: int, seed: int, teacher: str | None, teacher_weight: float, arms: bool,
 ) -> None:  # fmt: skip
-    """Train the evidence reranker (ConvMemory v2) and show whether it reads.
+    """Train the evidence reranker and show whether it reads. It is that of ConvMemory v2.
 
     It reorders the ten best candidates of a question and nothing else. Use it with `rerank.evidence: FOLDER`.
 

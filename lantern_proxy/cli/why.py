@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from lantern_proxy.cli.archive import sessions_named
 from lantern_proxy.cli.frame import NAME, Settings, json_value, tenant_option, tenants, with_settings
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def why(
     if project is not None and (session or (file is None and request != "last")):
         raise click.UsageError("--project says where to look for `last`, or for the session of --dry-run; leave it out")
     if file is not None:
-        preview = _dry_run(settings, file.read(), tenant, project or "", session)
+        preview = _dry_run(settings, file.read(), tenant, project, session)
         settings.print_json(json_value(preview)) if settings.as_json else render_why.preview(preview)
         return
     with settings.open() as archive:
@@ -75,7 +76,9 @@ def newest_restored(owners: list["TenantArchive"], project: str | None) -> str:
     return max(latest, key=lambda found: found[1])[0]
 
 
-def _dry_run(settings: Settings, body: bytes, tenant: str | None, project: str, session: str | None) -> "Preview":
+def _dry_run(
+    settings: Settings, body: bytes, tenant: str | None, project: str | None, session: str | None
+) -> "Preview":  # fmt: skip
     """What `body`, the JSON of a request in any of the three protocols, would get, by the proxy's own code.
 
     project: where its session is searched; a named `session` has its own
@@ -83,13 +86,11 @@ def _dry_run(settings: Settings, body: bytes, tenant: str | None, project: str, 
     import asyncio
 
     with settings.open() as archive:
-        owners = tenants(archive, tenant)
-        with_session = [(owner, row) for owner in owners if session and (row := owner.session(session))]
-        if session and not with_session:
-            raise click.ClickException(f"session {session} is not in {archive.path}; `lantern sessions` lists them")
-        projects = [(owner.tenant, row.project) for owner, row in with_session] or [
-            (owner.tenant, project) for owner in owners
-        ]
+        if session:
+            named = sessions_named(archive, tenant, session)
+            session, projects = named[0][1].id, [(owner.tenant, row.project) for owner, row in named]
+        else:
+            projects = [(owner.tenant, project or "") for owner in tenants(archive, tenant)]
     if not projects:
         raise click.ClickException(f"nothing is archived in {archive.path}; there is nothing that could come back")
     try:
