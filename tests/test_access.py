@@ -827,6 +827,8 @@ def test_serve_speaks_tls_with_the_configured_certificate(tmp_path, certificate)
         assert f"use {url}/lantern/ui, or name it in access.hosts" in named.json()["error"]["message"]
         with pytest.raises(httpx.TransportError):
             httpx.get(url.replace("https", "http") + "/lantern/health")
+        status = [sys.executable, "-m", "lantern_proxy", "status", "--archive", str(tmp_path / "a.db")]
+        assert f"running at {url}: ok" in subprocess.run(status, capture_output=True, text=True).stdout  # no --config
     finally:
         serve.terminate()
         serve.wait(20)

@@ -49,9 +49,10 @@ def other_archive(report: Mapping[str, Any], config: Config) -> str:
 
 
 def _tls_trust(cert: str) -> "ssl.SSLContext | bool":
-    """Trust for a single certificate, whatever host name it was issued for."""
+    """Trust for a single certificate, whatever host name it was issued for. If it is not configured here, any is
+    trusted: the address is one of this machine, and nothing secret is sent."""
     if not Path(cert).is_file():  # none, or a pipe, which would be waited for
-        return True
+        return False
     context = ssl.create_default_context(cafile=cert)
     context.check_hostname = False
     return context
