@@ -708,6 +708,8 @@ def test_search_finds_only_what_its_filters_allow(lantern):
     everyone = rows(lantern("search", "listener", "--json"))
     assert {row["speaker"] for row in rows(lantern("search", "listener", "--speaker", "user", "--json"))} == {"user"}
     assert not rows(lantern("search", "listener", "--older-than", "1d", "--json"))
+    assert lantern("search", "listener", "--older-than", "1d").output.endswith("find more, or fewer filters\n")
+    assert lantern("search", "walrus").output.endswith("find more\n")
     assert rows(lantern("search", "listener", "--newer-than", "1d", "--json")) == everyone
     assert not rows(lantern("search", "listener", "--project", "", "--json"))  # another one's
     assert (

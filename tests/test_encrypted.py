@@ -114,7 +114,9 @@ def test_commands_take_the_key_of_an_archive_from_a_variable(tmp_path, monkeypat
     assert "--archive-key-env" in run()
     assert MINE in run("--archive-key-env", "ITS_KEY") or command[0] == "doctor"
     assert "the key is not its own" not in run("--archive-key-env", "ITS_KEY")
-    assert "archive.key_env NOTHING holds no key" in run("--archive-key-env", "NOTHING")
+    told = run("--archive-key-env", "NOTHING")
+    assert "archive.key_env NOTHING holds no key" in told
+    assert "put the archive's there" in told  # a new one would not open it
 
 
 def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):

@@ -146,6 +146,7 @@ def search(
 
     since = None if newer_than is None else time.time() - _seconds("--newer-than", newer_than)
     until = None if older_than is None else time.time() - _seconds("--older-than", older_than)
+    is_narrowed = any((tenant, session, project, speaker, kind, newer_than, older_than))
     filters: Filters = {"project": project, "speaker": speaker, "kind": kind, "since": since, "until": until}
     with settings.open() as archive:
         session_id = _session(archive, tenant, session)[1].id if session else None
@@ -165,7 +166,7 @@ def search(
         else:
             render.hit(hit)
     if not hits and not settings.as_json:
-        echo("nothing matches; fewer or other words find more")
+        echo("nothing matches; fewer or other words find more" + ", or fewer filters" * is_narrowed)
 
 
 @click.command()

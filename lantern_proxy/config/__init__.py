@@ -112,7 +112,10 @@ class ArchiveConfig(Section):
             return ""
         found, place = secret("archive.key", self.key_file, self.key_env, environ)
         if not re.fullmatch(r"\s*[0-9a-fA-F]{64}\s*", found):
-            raise ConfigError(place, "holds no key of 64 hex digits; make one: openssl rand -hex 32")
+            raise ConfigError(
+                place,
+                "holds no key of 64 hex digits; put the archive's there (for a new archive: openssl rand -hex 32)",
+            )
         if find_spec("sqlcipher3") is None:
             raise ConfigError(place, 'needs SQLCipher, which is not here; pip install "lantern-proxy[encrypted]"')
         return found.strip()
