@@ -331,6 +331,16 @@ def test_a_narrower_terminal_wraps_tables_that_are_whole(made, tmp_path, command
     assert on_terminal(40, command, archive) == on_terminal(80, command, archive)
 
 
+def test_migrate_shows_that_encrypting_goes_on(made, tmp_path):
+    pytest.importorskip("sqlcipher3", reason="the extra `encrypted` is not installed")
+    (tmp_path / "key").write_text("ab" * 32)
+    (tmp_path / "c.yaml").write_text(f"archive: {{key_file: {tmp_path / 'key'}}}")
+    command = ["migrate", "--encrypt", "--config", "c.yaml"]
+    told = on_terminal(80, command, shutil.copy(made, tmp_path / "l.db"))
+    assert any("encrypting" in line for line in told)
+    assert told[-1].endswith("and encrypted")
+
+
 @pytest.mark.parametrize(
     "command", [["show", "chat-one"], ["show", "chat-one", "--json"], ["export"], ["sessions"], ["status"], ["--help"]]
 )

@@ -780,6 +780,15 @@ def test_projects_are_apart(url, upstream):
     assert int(here["restored"]) > 0
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_project_has_the_name_that_its_client_gave_it(url, encoding):
+    """Programs send UTF-8, and a header is read as Latin-1."""
+    name = f"Büro {encoding}"
+    ask(url, body("hello"), x_lantern_project=name.encode(encoding))
+    found = wait_for(lambda: http.get(f"{url}/lantern/api/sessions", params={"project": name}).json())
+    assert [each["project"] for each in found] == [name]
+
+
 def test_nothing_of_one_tenant_ever_reaches_another(url, upstream):
     """Two credentials take turns with the same texts but for their secrets, then both lose and ask."""
     keys = {"sk-red": "CANARY-RED-4711", "sk-blue": "CANARY-BLUE-0815"}

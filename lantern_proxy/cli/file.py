@@ -133,11 +133,13 @@ def migrate(settings: Settings, encrypt: bool) -> None:
 
 def _encrypt(settings: Settings) -> None:
     from lantern_proxy.archive import file as archive_file
+    from lantern_proxy.cli import render
 
     config = settings.file()
     if not config.key():
         raise click.ClickException("there is no key: set archive.key_env or archive.key_file")
-    archive_file.encrypt(config.path, config.key())
+    with render.counting("encrypting", quiet=settings.as_json):  # nothing to count, but that it goes on is shown
+        archive_file.encrypt(config.path, config.key())
 
 
 @click.command()

@@ -158,7 +158,7 @@ class Proxy:
         exchange.plain = arrival.body
         await self.gate.enter()
         request = exchange.request = with_transcript_as_user_text(await self._request(exchange, exchange.wire))
-        exchange.project = brief(arrival.header("x-lantern-project"))
+        exchange.project = brief(_typed(arrival.header("x-lantern-project")))
         who = identity(telling(arrival.headers))
         index, found = await self.tenants.locate((exchange.tenant, exchange.project), request, who, exchange.at)
         step = follow(index, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
@@ -298,6 +298,14 @@ class Proxy:
 
         writing.add_done_callback(written)
         return writing
+
+
+def _typed(name: str) -> str:
+    """A header's value, read as Latin-1, as somebody typed it: programs send UTF-8."""
+    try:
+        return name.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return name
 
 
 def _is_of_wrong_key(status: int, body: bytes) -> bool:
