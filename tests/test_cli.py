@@ -428,6 +428,10 @@ def test_sessions_lists_all_tenants_or_one(lantern):
     assert "chat-one" in both
     assert f"tenant {mine}" in both
     assert "tenant" not in one, "where there is one, nobody has to be told"
+    (theirs,) = {row["tenant"] for row in told if row["id"] == "chat-two"}
+    assert re.search(r"passages +project +title", one)
+    assert re.search("chat-one .* work ", one)
+    assert "project" not in lantern("sessions", "--tenant", theirs).output
 
 
 def test_an_id_is_never_folded_in_a_table(lantern, tmp_path):

@@ -257,6 +257,8 @@ def test_import_tells_which_files_of_a_folder_it_passed_over(tmp_path):
         done = CliRunner().invoke(cli, [*command, *more])
         assert done.exit_code == 0, done.output
         assert len(done.stdout.splitlines()) == 1
+        told = CliRunner().invoke(cli, [each for each in [*command, *more] if each != "--json"]).stdout
+        assert told.startswith("found" if more else "imported")
         first, *others, last = done.stderr.splitlines()
         assert first.startswith(f"passed over {tmp_path}/logs/notes0.jsonl: is no log of")
         assert (len(others), last) == (2, "passed over 2 more")

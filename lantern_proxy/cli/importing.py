@@ -50,7 +50,7 @@ _UNKNOWN_TENANTS = (
     "--from", "owners", type=NAME, multiple=True, help="Of an export: only what this tenant has; may be given again."
 )
 @click.option("--source", type=click.Choice(SOURCES), help="Only logs of this kind.")
-@click.option("--dry-run", is_flag=True, help="Say what would be imported, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what the files hold, write nothing.")
 def import_(
     settings: Settings,
     paths: Sequence[Path],
@@ -88,7 +88,7 @@ def import_(
     if dry_run:
         settings.load()
         for log in _logs(paths, source):
-            _print_log(settings, log, len(log.messages), "would import")
+            _print_log(settings, log, len(log.messages), "found")
         return
     with _explaining_interrupt():
         _import_logs(settings, _logs(paths, source), tenant, key_env, project)

@@ -85,13 +85,17 @@ def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
 
 
 def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
-    """Print sessions with their tenants: one table per tenant, under its name, if there are several."""
+    """Print sessions with their tenants: one table per tenant, under its name, if there are several. Projects have a
+    column where there are any."""
     owners = list(dict.fromkeys(owner for owner, _ in rows))
     for owner in owners:
-        made = table("session", "last seen", "api", "messages", "passages", "title", numbers=("messages", "passages"))
+        counts = ("messages", "passages")
+        project = ["project"] if any(row.project for tenant, row in rows if tenant == owner) else []
+        made = table("session", "last seen", "api", *counts, *project, "title", numbers=counts)
         for row in (row for tenant, row in rows if tenant == owner):
             cells = [row.id, when(row.last_seen_at), row.api, f"{row.messages:,}", f"{row.passages:,}"]
-            made.add_row(*(Text(clean(c)) for c in [*cells, short(row.title, 60)]))
+            named = [row.project for _ in project]
+            made.add_row(*(Text(clean(c)) for c in [*cells, *named, short(row.title, 60)]))
         if len(owners) > 1:
             console().print(Text(f"tenant {clean(owner)}", style="bold cyan"))
         console().print(made)
