@@ -203,7 +203,7 @@ def test_a_receipt_proves_what_is_gone_and_a_changed_one_nothing(made):
 def test_what_is_no_receipt_verifies_nothing(lantern, tmp_path, held):
     (tmp_path / "receipt.json").write_bytes(held)
     told = lantern[0]("forget", "--verify", tmp_path / "receipt.json", code=1)
-    assert "is no receipt of `lantern forget`" in told.stderr
+    assert f"{tmp_path}/receipt.json: this is no receipt of `lantern forget`" in told.stderr
 
 
 def test_what_is_named_beside_a_receipt_is_looked_for_as_well(lantern, tmp_path):

@@ -230,12 +230,15 @@ def _is_gone(settings: Settings, rule: "ForgetRule", tenant: str | None) -> bool
 
 def _verify(settings: Settings, path: Path) -> bool:
     """Are all receipts in the file genuine, and is nothing that they list left in the archive?"""
-    from lantern_proxy.archive import Receipt
+    from lantern_proxy.archive import ArchiveError, Receipt
 
     fine, lines = True, [line for line in path.read_text("utf-8", "replace").splitlines() if line.strip()]
     with settings.open() as archive:
         for line in lines or [""]:  # none is no proof of anything
-            receipt = Receipt.read(line)
+            try:
+                receipt = Receipt.read(line)
+            except ArchiveError as error:
+                raise ArchiveError(f"{path}: {error}") from None
             found = archive.verify(receipt)
             fine &= found.genuine and not found.present
             if settings.as_json:
