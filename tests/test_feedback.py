@@ -282,7 +282,7 @@ def test_what_was_said_is_listed_newest_first(archive):
 )
 def test_nobody_can_mark_or_correct_what_belongs_to_somebody_else(archive, change):
     before = archive.of("t_one").passages()
-    with pytest.raises(ArchiveError, match="no passage 1|r1 is not in the archive"):
+    with pytest.raises(ArchiveError, match=r"no passage 1|r1 is not in the archive"):
         change(archive.of("t_two"))
     assert archive.of("t_one").passages() == before
     assert archive.of("t_one").marked() == []

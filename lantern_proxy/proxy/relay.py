@@ -6,7 +6,7 @@ Only the last bytes are held until the turn is archived, so that an answer a cli
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -30,9 +30,12 @@ _KEPT_BYTES = 64 * 1024 * 1024
 _UNWATCHED_S = 0.01
 """Seconds after which Lantern starts to watch whether the client hangs up; most requests that are worth cancelling take
 longer."""
-_TOO_OFTEN = 429
-_TOO_LARGE = b"too large"
-"""What OpenAI says with status 429 of one request that exceeds the tokens of a minute by itself."""
+_REFUSALS: Mapping[int, tuple[bytes, ...]] = {
+    400: (), 403: (), 413: (), 422: (), 429: (b"too large",), 500: (b"roles", b"template")
+}  # fmt: skip
+"""Status -> what must be said with it, if our blocks may be why. OpenAI says 429 of one request that exceeds the tokens
+of a minute by itself; servers of local models say 500 where a chat template takes no two messages of a user in a
+row."""
 _STARTING_S = 2.0
 """Most seconds for which the first events of OpenAI's Responses are held back, since a refusal may follow them."""
 _STARTING = frozenset({b"response.created", b"response.queued", b"response.in_progress"})
@@ -175,7 +178,7 @@ class Relay(Struct):
             answer = await self._ask(exchange.own_headers, exchange.arrival.body)
         except UpstreamError:
             return refused
-        if not (_is_refusal(answer.status) or await self._is_full(answer)):
+        if answer.status not in _REFUSALS and not await self._is_full(answer):
             self.proxy.take_back(exchange)
         return answer
 
@@ -302,25 +305,17 @@ async def pieces(receive: Receive) -> AsyncIterator[bytes]:
             return
 
 
-def _is_refusal(status: int) -> bool:
-    """Would the same request be refused again? Servers of local models say 500 where a chat template takes no two
-    messages of a user in a row."""
-    return status == 500 or (400 <= status < 500 and status not in (408, _TOO_OFTEN))
-
-
 async def _may_be_for_blocks(answer: UpstreamAnswer) -> bool:
     """Was the request refused, so that it might be accepted without our blocks? Reads the body of a refusal, which can
     still be relayed."""
-    if not (_is_refusal(answer.status) or answer.status == _TOO_OFTEN):
+    if answer.status not in _REFUSALS:
         return False
-    body = await answer.read()
-    if answer.status != _TOO_OFTEN:
-        return True
+    body, said = await answer.read(), _REFUSALS[answer.status]
     try:  # nobody needs more words for it
-        plain = decoded(body, answer.header(b"content-encoding"), most_bytes=INLINE_BYTES)
+        plain = decoded(body, answer.header(b"content-encoding"), most_bytes=INLINE_BYTES).lower() if said else b""
     except WireError:
         return False
-    return _TOO_LARGE in plain.lower()
+    return not said or any(words in plain for words in said)
 
 
 def _is_decided(begun: bytes) -> bool:
