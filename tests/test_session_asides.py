@@ -499,6 +499,36 @@ def test_a_summary_that_is_brought_up_to_date_with_the_last_turns_is_a_side_call
     assert again.event == "side", again.link.why
 
 
+WISHES = ("把上面的对话整理成结构化摘要。", "Now write a summary of the above.", "Schreibe eine Zusammenfassung.")
+
+
+@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("in_front", [False, True])
+@pytest.mark.parametrize("tools", [TOOLS, ()])
+def test_a_transcript_under_the_same_prompt_and_tools_with_a_wish_for_a_summary_is_a_side_call(wish, in_front, tools):
+    chat, told = Chat(Lab(), tools=tools), ""
+    for said, answer in turns("zephyr", 25):
+        chat.turn(said, answer)
+    for n in range(2):
+        before = f"<previous-summary>\n{told}\n</previous-summary>\n" if told and not in_front else ""
+        lines = f"{before}<conversation>\n{transcript(chat.history[1:-3])}\n</conversation>"
+        step = chat.send([user(f"{wish}\n\n{lines}" if in_front else f"{lines}\n\n{wish}")])
+        assert (step.event, step.session.parent) == ("side", chat.session), (n, step.link.why)
+        chat.lab.answer(step, assistant(told := summary_of("zephyr", 3 + n)))
+        chat.history[1:-3] = [assistant(f"[compacted summary]\n{told}")]
+        for at, (said, answer) in enumerate(turns("amber", 3, start=3 * n)):
+            step = chat.turn(said, answer)
+            assert (step.event, step.session.id) == ("turn" if at else "compacted", chat.session), (n, step.link.why)
+
+
+@pytest.mark.parametrize("asked", ["What does the summary say of the port?", "Go on with the port."])
+def test_a_text_that_calls_itself_a_summary_in_front_of_what_was_said_is_no_call_for_one(asked):
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
+    assert chat.send([user(f"Summary so far:\n{transcript(chat.history[:-2])}\n\n{asked}")]).event != "side"
+
+
 @pytest.mark.parametrize(
     "first", ["Needs the user's consent.", "pending", "line 1 of the log: it starts with the port"]
 )

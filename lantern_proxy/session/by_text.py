@@ -37,6 +37,7 @@ from lantern_proxy.session.instructions import (
     is_result_to_shorten,
     is_task_about,
     is_task_about_line,
+    is_task_about_quotes,
     is_task_behind_orders,
     waits_for_result,
 )
@@ -157,6 +158,7 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
         ((other or _is_bare(session)) and is_pasted(said, read.texts, labelled=other))
         or is_task_about(said, session, request)
         or is_task_behind_orders(said, session, request)
+        or is_task_about_quotes(said, session, request)
         or is_result_to_shorten(said, session, request)
         or (other and at_once and asks_for_summary_of_head(session, request))
         or (other and is_task_about_line(said, request))

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from lantern_proxy.history.containment import haystack_of
+from lantern_proxy.history.containment import Haystack, haystack_of
 from lantern_proxy.history.forms import shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
-from lantern_proxy.history.text import behind_last
+from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, is_called_summary, side_summaries
+from lantern_proxy.history.text import behind_last, shared_front
+from lantern_proxy.history.transcript import transcript_text
+from lantern_proxy.session.index import PROBE_CHARS
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted
 from lantern_proxy.session.request_text import last_said, messages_of, shows_beginning, texts_of, untagged
 from lantern_proxy.turn import SYSTEM, Request, plain
@@ -61,6 +63,8 @@ _TITLE_CHARS = 600
 """Characters at the beginning of a prompt in which such a task is looked for."""
 _NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][* \t]*(\S.*)$", re.M)
 """A line of a transcript, its text as a group: "Human: ...". A heading above a text is no name."""
+_CUE = re.compile(r"(?:[^\w\n]*\w[^\n:>\]]{0,30}[:>\]])?\W*")
+"""Nothing, or the name of what is to follow: "Summary:"."""
 _CALLED = 400
 """Most tool names that are looked for in a request."""
 
@@ -114,6 +118,27 @@ def is_task_behind_orders(said: Mapping[str, str], session: Session, request: Re
     whole = haystack_of(orders)
     tells = any(len(text) >= SUMMARY_CHARS and text[:PROBE_TEXT_CHARS] in whole for text in said)
     return not tells and is_pasted(said, messages_of(request))
+
+
+def is_task_about_quotes(said: Mapping[str, str], session: Session, request: Request) -> bool:
+    """Does the only text of a request, under the session's tools, ask in any language for a summary of words of both
+    speakers: behind them, or in front of them with nothing new behind them?
+
+    A text that calls itself a summary in front of them and says more is one.
+    """
+    text = plain(transcript_text(request))
+    if request.tools != session.tools or not any(map(is_called_summary, (text, text[-MARKER_CHARS:]))):
+        return False
+    whole = Haystack(text)
+    pieces = ((each, each[:PROBE_TEXT_CHARS]) for each in said if len(each) >= PROBE_CHARS)
+    places = ((each, next(whole.places(piece), -1)) for each, piece in pieces if piece in whole)
+    found = [(at, at + shared_front(each, text[at : at + len(each)])) for each, at in places if at >= 0]
+    if not found or not is_pasted(said, [text]):
+        return False
+    front, behind = untagged(text[: min(found)[0]]), untagged(text[max(end for _, end in found) :])
+    if not _CUE.fullmatch(behind):
+        return is_called_summary(behind[-MARKER_CHARS:]) and not is_called_summary(front)
+    return session.answered and is_called_summary(front)
 
 
 def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:

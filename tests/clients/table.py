@@ -71,6 +71,8 @@ _HISTORY = (
 _LLMIST = ("llmist@9.7.0",)
 _GOOGLE_ADK = ("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0")
 _SWARM = ("langgraph-swarm==0.1.0", "langmem==0.0.30", "langchain-openai==1.7.4", "langgraph==1.2.24")
+_TADA = ("tada-core==0.8.16",)
+_GLOVE = ("glove-core@4.1.0", "zod@4.6.7")
 _GOOGLE_ADK_JS = ("@google/adk@2.0.0", "openai@7.57.0")
 
 
@@ -907,5 +909,25 @@ CLIENTS = (
     Client(
         name="nagents", family="nagents", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("nagents==0.25.2",), drive=program("nagents_agent.py"),
+    ),
+    Client(
+        name="glove", family="Glove", protocol="chat", losses=COMPACTED, shares="glove", npm=_GLOVE,
+        drive=program("glove_agent.mjs", "chat"),
+    ),
+    Client(
+        name="glove-messages", family="Glove", protocol="messages", losses=COMPACTED, shares="glove", npm=_GLOVE,
+        drive=program("glove_agent.mjs", "messages"),
+    ),
+    Client(
+        name="tada-core", family="tada-core", protocol="messages", losses=COMPACTED, compactions=2, shares="tada-core",
+        pip=_TADA, drive=program("tada_agent.py", "messages"),
+    ),
+    Client(
+        name="tada-core-responses", family="tada-core", protocol="responses", losses=COMPACTED, compactions=2,
+        shares="tada-core", pip=_TADA, drive=program("tada_agent.py", "responses"),
+    ),
+    Client(
+        name="holmes", family="HolmesGPT", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("holmesgpt==0.45.0",), drive=program("holmes_agent.py"),
     ),
 )  # fmt: skip

@@ -234,7 +234,7 @@ def _is_interrupted(said: Sequence[tuple[str, str]]) -> bool:
     """Did a compaction interrupt the turn? It ends in a summary then, or in a word to go on, or of thanks, for one."""
     (before_role, before), (role, last) = [("", ""), ("", ""), *said][-2:]
     is_thanks = before_role == role == "user" and len(last) < _THANKS_CHARS
-    if _ASKS_NOTES.match(last):
+    if _ASKS_NOTES.match(last) or "<new-conversation>" in last:
         return False
     return SUMMARY in last or (SUMMARY in before and (is_thanks or last.startswith(_GO_ON)))
 
