@@ -930,4 +930,8 @@ CLIENTS = (
         name="holmes", family="HolmesGPT", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("holmesgpt==0.45.0",), drive=program("holmes_agent.py"),
     ),
+    Client(
+        name="eko", family="Eko", protocol="responses", losses=WINDOW, compactions=3,
+        npm=("@eko-ai/eko@3.1.5", "--legacy-peer-deps"), drive=program("eko_dialogue.mjs"),
+    ),
 )  # fmt: skip

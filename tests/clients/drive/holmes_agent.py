@@ -5,12 +5,8 @@ import os
 import sys
 
 JOB = json.load(sys.stdin)
-ROOM = {
-    "OVERRIDE_MAX_CONTENT_SIZE": "15000",
-    "OVERRIDE_MAX_OUTPUT_TOKEN": "1",
-    "CONTEXT_WINDOW_COMPACTION_THRESHOLD_PCT": "2",
-}
-os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", **ROOM}
+WINDOW = {"OVERRIDE_MAX_CONTENT_SIZE": "15000", "OVERRIDE_MAX_OUTPUT_TOKEN": "1"}
+os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "CONTEXT_WINDOW_COMPACTION_THRESHOLD_PCT": "2", **WINDOW}
 
 from holmes.core.llm import DefaultLLM  # noqa: E402
 from holmes.core.tool_calling_llm import ToolCallingLLM  # noqa: E402
