@@ -272,7 +272,7 @@ def behind_thought(answer: str) -> dict[str, str]:
     return assistant(f"<think>\nThey want it short, so I say little.\n</think>\n\n{answer}")
 
 
-@pytest.mark.parametrize(("kept", "event"), [(4, "branch"), (2, "window")])
+@pytest.mark.parametrize(("kept", "event"), [(4, "retry"), (2, "window")])
 def test_a_summary_that_stood_for_nothing_that_is_gone_may_be_taken_back_but_not_with_what_it_stood_for(kept, event):
     lab, summary = Lab(), summary_of("zephyr", 2)
     chat = Chat(lab, named="one")
@@ -287,6 +287,27 @@ def test_a_summary_that_stood_for_nothing_that_is_gone_may_be_taken_back_but_not
     lab.fail(chat.send([*shown, user("And now the third one, please.")]))  # the upstream found it too long
     step = chat.send([first, *rest[-kept + 1 :], user("Write down what was said.")])
     assert step.event == event, step.verdict
+
+
+def test_who_takes_back_a_compaction_that_failed_goes_on_with_the_summary_of_before():
+    chat = Chat(Lab())
+    for n, theme in enumerate(("zephyr", "amber", "birch")):
+        for said, answer in turns(theme, 5):
+            chat.turn(said, answer)
+        told, (*whole, asked, last) = summary_of(theme, range(n, 5)), chat.history
+        wished = [*whole, parts(asked["content"], "Schreib auf, was gesagt wurde."), last]
+        chat.lab.answer(chat.send(wished), assistant(told))
+        said = f"This session is being continued from a previous conversation.\n{told}\n\n{asked['content']}"
+        chat.history = [user(said), last, user("And now?")]
+        failed = chat.send()
+        chat.lab.fail(failed)
+        again = chat.send(wished)
+        assert (failed.event, again.verdict.is_loss, again.session.id) == ("compacted", False, chat.session), n
+        chat.lab.answer(again, assistant(told))
+        step = chat.send()
+        assert step.session.id == chat.session
+        chat.lab.answer(step, assistant("Now the rest."))
+        chat.history.append(assistant("Now the rest."))
 
 
 def test_of_two_windows_each_goes_on_behind_its_answer_without_the_thoughts_though_its_user_only_nods():

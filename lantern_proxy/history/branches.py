@@ -115,10 +115,11 @@ def with_answered_branch(session: Session, before: Session, after: Session) -> S
 
 def on_branch(session: Session, request: Request) -> Session:
     """The session in the state that the request goes on with, or of which it shows most, or that ends in the stored
-    answer it names; unchanged if that is the current state."""
+    answer it names; unchanged if that is the current state. Until a loss is answered its client may take it back."""
     if request.delta:
         return _behind_stored(session, request)
-    if not session.forks or goes_on(session, request):
+    states = left_states(session)
+    if not states or goes_on(session, request):
         return session
     said = spoken(request.messages)
     prints, items = {m.print for m in said if m.print}, {i.print for i in items_of(said)}
@@ -141,8 +142,8 @@ def on_branch(session: Session, request: Request) -> Session:
         return run if run > 1 else 0, sum(role == "assistant" for role in held.values()), len(held) + is_told
 
     now = {e.key for e in session.head}
-    own = [each for each in session.forks if each.head and each.head[-1].key not in now and goes_on(each, request)]
-    best = max(own or session.forks, key=shown)
+    own = [each for each in states if each.head and each.head[-1].key not in now and goes_on(each, request)]
+    best = max(own or states, key=shown)
     if not own and shown(best) <= shown(session):
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
