@@ -931,6 +931,10 @@ CLIENTS = (
         pip=("holmesgpt==0.45.0",), drive=program("holmes_agent.py"),
     ),
     Client(
+        name="teams-ai", family="Teams AI", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        npm=("@microsoft/teams-ai@1.7.4", "--ignore-scripts"), drive=program("teams_ai_chat.mjs"),
+    ),
+    Client(
         name="eko", family="Eko", protocol="responses", losses=WINDOW, compactions=3,
         npm=("@eko-ai/eko@3.1.5", "--legacy-peer-deps"), drive=program("eko_dialogue.mjs"),
     ),
