@@ -105,3 +105,19 @@ def test_who_is_named_in_some_requests_only_goes_on_in_one_conversation(first: s
         history.append(assistant(answer))
     found = lab.ask([ORDERS, *history[-2:], NEXT], **({"user": then} if then else {}))
     assert (found.session.id == step.session.id) is (then != "emil"), found.link.why
+
+
+@pytest.mark.parametrize("order", ["Erzeuge einen kurzen Titel.", "会話に短い題名を付けてください。"])
+def test_a_conversation_without_a_system_prompt_behind_the_call_for_its_title_is_one_of_its_own(order: str) -> None:
+    chat = Chat(Lab(), system="", named="one")
+
+    def titled(said: str) -> Step:
+        return say(
+            chat.lab, user(said), answer="Zephyr", orders={"role": "system", "content": order}, headers=chat.headers
+        )
+
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        title, step = titled(said), chat.turn(said, answer)
+        assert (title.event, step.event) == (("side", "turn") if n else ("new", "new")), step.link.why
+        assert step.session.id == chat.session != title.session.id
+        assert titled("Go on, please, with all the rest of it.").event == "side"

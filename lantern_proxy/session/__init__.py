@@ -172,6 +172,8 @@ def _in_family(index: SessionIndex, request: Request, mains: Sequence[Session]) 
         return Link(session=session, side=True, why="same id, another use of it")
     if _is_probe(session, request) and not (held or told_whole):
         return Link(why="behind a probe", parent=session.id)
+    if held and _is_asked_otherwise(session, request):
+        return Link(why="what a call under a prompt of its own asked", parent=session.id)
     return Link(session=session, why=BY_ID, restart=True)
 
 
@@ -207,11 +209,13 @@ def _is_stub(session: Session) -> bool:
 
 
 def _begun_beside(mains: Iterable[Session], call: Session, request: Request) -> Session | None:
-    """The conversation with tools that began after a single call without tools, if the request has the prompt of that
-    call but does not continue it. Some clients ask for the topic of each message, starting with the first."""
+    """The conversation with tools, or without a system prompt, that began after a single call without tools, if the
+    request has the prompt of that call but does not continue it. Some clients ask for the topic of each message,
+    starting with the first."""
     if request.tools or not _is_stub(call) or not shows_system_of(call, request) or holds_answer(call, request):
         return None
-    return next((s for s in mains if s.parent == call.id and s.tools and not call.tools), None)
+    others = (s for s in mains if s.parent == call.id and not call.tools)
+    return next((s for s in others if s.tools or (call.system and not s.system)), None)
 
 
 def _is_probe(call: Session, request: Request) -> bool:
@@ -220,6 +224,13 @@ def _is_probe(call: Session, request: Request) -> bool:
     is_bare = not (call.system or call.tools or call.imported)
     is_short = all(len(plain(e.message.text)) < PROBE_CHARS for e in call.head if not e.produced)
     return _is_stub(call) and is_bare and is_short and bool(system_text(request)) and not request.delta
+
+
+def _is_asked_otherwise(call: Session, request: Request) -> bool:
+    """Is what a single call without tools asked under a system prompt asked again under none, and its answer not shown?
+    A title may be asked for before the conversation begins, in whatever words."""
+    is_bare = bool(call.system) and not system_text(request)
+    return is_bare and _is_stub(call) and call.answered and not call.tools and not holds_answer(call, request)
 
 
 def _is_taken_up(index: SessionIndex, request: Request, session: Session) -> bool:
