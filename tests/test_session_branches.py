@@ -310,6 +310,31 @@ def test_who_takes_back_a_compaction_that_failed_goes_on_with_the_summary_of_bef
         chat.history.append(assistant("Now the rest."))
 
 
+def test_a_call_that_a_client_puts_in_front_of_each_summary_leads_to_no_branch_that_begins_with_one():
+    chat = Chat(Lab(), named="one", tools=("recall",))
+
+    def recalled(summary: str) -> list[Wire]:
+        call_id = chat.lab.call_id()
+        return [user("..."), called(call_id, "recall"), result(call_id, summary)]
+
+    def talk(theme: str, count: int) -> list[str]:
+        return [chat.turn(said, answer).event for said, answer in turns(theme, count)]
+
+    talk("zephyr", 4)
+    chat.history = [*recalled(summary_of("zephyr", 4)), *chat.history[-1:]]
+    assert talk("amber", 2) == ["compacted", "turn"]
+    before = [*chat.history]
+    talk("birch", 1)
+    chat.history = before
+    assert talk("cedar", 1) == ["branch"]
+    chat.history = [user(f"Summary so far: {summary_of('amber', 2)}"), assistant("OK."), *chat.history[-1:]]
+    assert talk("dune", 4) == ["compacted", "turn", "turn", "turn"]
+    chat.history = [*recalled(summary_of("dune", 4)), *chat.history[-1:]]
+    assert talk("elm", 1) == ["compacted"]
+    assert left(chat, "birch")
+    assert not left(chat, "dune")
+
+
 def test_of_two_windows_each_goes_on_behind_its_answer_without_the_thoughts_though_its_user_only_nods():
     lab = Lab()
     a = Chat(lab)

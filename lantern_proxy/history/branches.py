@@ -130,16 +130,16 @@ def on_branch(session: Session, request: Request) -> Session:
         return not ids.isdisjoint(e.message.ids) or _is_among(e, prints, items)
 
     def shown(state: Session) -> tuple[int, int, int]:
-        """Several of the last messages together first, then answers: a user says "Go on." on each branch, and often.
-        The last question may have come with more. Results of tools do not count, since both branches may have looked up
-        the same."""
+        """Several of the last messages together first, then answers of the model: a user says "Go on." on each branch,
+        and often, and a client may put a call of its own in front of each summary. The last question may have come with
+        more. Results of tools do not count, since both branches may have looked up the same."""
         talk = [e for e in state.head if any(i.kind != "result" for i in e.message.items)]
-        held = {e.message.print: e.message.role for e in talk if is_there(e)}
+        held = {e.message.print: e.produced for e in talk if is_there(e)}
         asked = next((e for e in reversed(talk) if e.message.role == "user" and not is_there(e)), None)
         told = plain(asked.message.text) if asked else ""
         is_told = any(was_asked_with(text, told) for text in texts)
         run = _longest_run(state, said)
-        return run if run > 1 else 0, sum(role == "assistant" for role in held.values()), len(held) + is_told
+        return run if run > 1 else 0, sum(held.values()), len(held) + is_told
 
     now = {e.key for e in session.head}
     own = [each for each in states if each.head and each.head[-1].key not in now and goes_on(each, request)]
