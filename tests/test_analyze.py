@@ -10,7 +10,7 @@ from lantern_proxy.analyze import informative, key, query_terms, sentences, term
 from lantern_proxy.analyze.code import is_code, which_are_code
 from lantern_proxy.analyze.facts import Stems
 from lantern_proxy.analyze.specific import specifics
-from lantern_proxy.analyze.standing import is_preference, is_rule
+from lantern_proxy.analyze.standing import is_limit, is_preference, is_rule
 from lantern_proxy.restore.present import Present
 
 
@@ -318,6 +318,41 @@ def test_what_a_program_holds_between_its_lines_belongs_to_it():
 def test_a_tag_around_a_text_makes_no_program_of_its_first_sentence(text, code):
     lines = [text, "It cools for two days.</result>"]
     assert which_are_code(lines, Stems(()).facts(lines))[0] is code
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("Use British spelling and cite clause numbers whenever you refer to a clause.", True),
+        ("Currency is the euro, and write decimals with a comma in anything I paste into the report.", True),
+        ("I dislike unwrap(), replace it with proper errors wherever you touch a file.", True),
+        ("Add the source in all answers.", True),
+        ("The data centre must be within the EU, that's a red line.", True),
+        ("Could you always answer in full sentences?", True),
+        ("Kannst du mir bitte immer in ganzen Sätzen antworten?", True),
+        ("Tell me about it whenever you want.", False),
+        ("Mom smiles every time you call.", False),
+        ("Give me all messages from Anna.", False),
+        ("Check all answers.", False),
+        ("Could you tell me everything you know about cats?", False),
+        ("The red line goes to the airport.", False),
+        ("Kannst du mir noch immer helfen?", False),
+    ],
+)
+def test_an_order_for_each_time_is_a_rule(text, is_one):
+    assert is_rule(text) == is_one
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("Liv is allergic to shellfish.", True), ("Fenja hat eine Erdnussallergie.", True), ("小顾对花生过敏。", True),
+        ("El inspector es celíaco.", True), ("We are vegan now.", True), ("I like the vegetables.", False),
+        ("Las Vegas is hot.", False), ("She was tolerant.", False),
+    ],
+)  # fmt: skip
+def test_an_allergy_or_a_diet_is_a_limit(text, is_one):
+    assert is_limit(text) == is_one
 
 
 def test_a_preference_is_the_speakers_own():

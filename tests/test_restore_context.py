@@ -14,7 +14,9 @@ from lantern_proxy.config import Config
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.headings import headings
 from lantern_proxy.restore.lines import lines
+from lantern_proxy.restore.loss import _candidates, _with_context
 from lantern_proxy.restore.passages import SMALL
+from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage
 
@@ -66,6 +68,18 @@ def test_short_answers_come_back_with_their_questions(restorer_of):
 def test_what_takes_back_one_letter_comes_back(restorer_of):
     block = loss_of(restorer_of([*OTHERS[:9], ("my locker is B 21", "Saved, locker B 21."), ("no C", "Locker C 21.")]))
     assert "no C" in block
+
+
+def test_a_short_question_is_weighed_as_one_and_brings_nothing_with_it(restorer_of):
+    before = ("There are 340 users.", "For 340 users the licence works out at 103 a month.")
+    turns = [*OTHERS[:9], before, ("What's the boathouse index?", "I have no live figures of it."), *OTHERS[9:]]
+    restorer = restorer_of(turns)
+    with restorer._scope(ask()) as scope:
+        candidates = _candidates(restorer._source, scope, range(len(scope)), Present(""), ask())
+        before = {candidate.row: candidate for candidate in candidates}
+        after = {each.row: each for each in _with_context(candidates, Contexts(scope), ask())}
+        asked = next(row for row in before if "boathouse" in scope.passages[row].flat)
+    assert after[asked] == before[asked]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy.restore.cover import cover, value
+from lantern_proxy.restore.cover import cover, is_negligible, value
 from lantern_proxy.restore.lines import Present, greets, lines, takes_back
 from lantern_proxy.restore.loss import _cost_of
 from lantern_proxy.restore.parts import Candidate, Part, is_group_chat, parts_of
@@ -156,6 +156,26 @@ def test_of_a_short_message_to_an_assistant_goes_in_all_that_is_told(before, lin
     assert first.lines == lines_of
 
 
+def test_what_an_assistant_says_of_the_world_leaves_room_for_what_its_user_said():
+    assert is_negligible(Part(0, (0,), "assistant", {"word": 6.0}, 6.0), 6.0)
+    assert not is_negligible(Part(0, (0,), "user", {"word": 6.0}, 6.0), 6.0)
+
+
+def test_a_rule_is_weighed_apart_from_what_else_its_message_says():
+    passage = said(
+        "The berth plan of the harbour is wrong on Sundays. Find out why. Never touch the files under vendor."
+    )
+    candidate = Candidate(passage, told := lines(passage), tuple(range(len(told))))
+    found = parts_of([candidate], Present(""), lambda term: 0.8, [1.0], people=False)
+    assert [part.lines for part in found] == [(2,), (0, 1)]
+    assert found[0].rule
+
+
+def test_who_must_not_eat_something_weighs_as_much_as_a_preference():
+    assert rated("Liv is allergic to shellfish in any form.") > 3 * rated("Liv is accustomed to shellfish in any form.")
+    assert rated("Lis ist gegen Erdnuss allergisch.") > 3 * rated("Lis ist gegen Erdnuss misstrauisch.")
+
+
 def test_what_an_assistant_reports_of_results_is_likelier_to_be_asked_for():
     text = "The boiler room is behind the kitchen."
     assert rated(text, speaker="assistant", reports=True) > 1.5 * rated(text, speaker="assistant")
@@ -163,7 +183,16 @@ def test_what_an_assistant_reports_of_results_is_likelier_to_be_asked_for():
 
 @pytest.mark.parametrize(
     ("text", "takes"),
-    [("No wait, keep it.", True), ("Actually leave it.", True), ("Nein, doch nicht.", True), ("Nobody knows.", False)],
+    [
+        ("No wait, keep it.", True),
+        ("Actually leave it.", True),
+        ("Nein, doch nicht.", True),
+        ("Nobody knows.", False),
+        ("ok so not that.", True),
+        ("Not half.", True),
+        ("So be it.", False),
+        ("Nothing yet.", False),
+    ],
 )
 def test_what_takes_back_is_told_by_how_it_opens(text, takes):
     assert takes_back(text) == takes

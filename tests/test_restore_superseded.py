@@ -308,3 +308,8 @@ def test_a_long_text_of_plain_words_is_read_in_time_that_grows_with_it():
     began = time.perf_counter()
     ParsedStatement("word " * 16_000)
     assert time.perf_counter() - began < 10 * short
+
+
+def test_a_stop_word_behind_a_number_is_no_unit():
+    assert Changes("The share of waste is 11.9.").has_same_unit("It's 8.1 really.")
+    assert not Changes("The share of waste is 11.9.").has_same_unit("It's 8.1 litres.")

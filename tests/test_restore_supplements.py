@@ -328,6 +328,48 @@ def test_what_has_the_words_of_an_older_value_and_another_value_came_of_it(tmp_p
     assert found == [later] * is_of_it
 
 
+HOTEL = "Lisbon hotel: I found the Jasmim in Graca, 1,450 a night, on the third floor without a lift."
+
+
+FORECAST = "The forecast for next year: base case +3.5 %, optimistic +6, pessimistic -1."
+
+
+@pytest.mark.parametrize(
+    ("old", "later", "between", "is_of_it"),
+    [
+        # the next message, with a value of the same unit, or what takes something back
+        (HOTEL, "ok so not that. Hotel Borges then, two connecting rooms, 1,980 a night with breakfast, and a lift.", 0,
+         True),
+        ("Source code escrow: the agent is in Leeds. The cost is split half and half, GBP 3,600.",
+         "Not half. Corvid carries all of it now, in return for a reference on the site they have.", 0, True),
+        (HOTEL, "The tiles for the porch are 45 euros each.", 0, False),
+        # it is about what stands before the value
+        (FORECAST, "The base case was revised to +2.8 after the contract for the wheat. Wheat is at 318 euros.",
+         9, True),
+        (FORECAST, "The display case in the hall of the museum of fine arts is lit by 2.8 % of the lamps.", 9, False),
+        # it can be understood by itself, and shares one word only
+        ("The guarantee of the parent company is limited to 1.5 million.", "Poaching: limited to 12 months.", 9, False),
+    ],
+)  # fmt: skip
+def test_what_corrects_an_older_value_stands_beside_it_in_a_loss_block(tmp_path, old, later, between, is_of_it):
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([(old, "Noted."), *OTHERS[:between], (later, "All set."), *OTHERS[between:]]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        with restorer._scope(ask()) as scope:
+            supplements = Supplements(restorer._source, scope, Present("Nothing."), {}, ask(), Contexts(scope))
+            found = [scope.passages[row].flat for row in supplements.updates_of(0, old)]
+    assert (later in found) == is_of_it
+
+
+def test_what_takes_back_the_message_before_stands_beside_it(block_of):
+    later = "ok so not that. Hotel Borges then, two rooms, 1,980 a night with breakfast, lift and all."
+    text = block_of(
+        [], "What did I say of the Jasmim in Graca?", [*OTHERS[:9], (HOTEL, "Hm."), (later, "Good."), *OTHERS[9:]]
+    )
+    assert HOTEL in text
+    assert later in text
+
+
 @pytest.mark.parametrize(
     "told",
     [

@@ -35,6 +35,19 @@ _ASIDE = (
     r"|ask(?: me)?(?=[,.!]|$))"
 )
 """After a comma, as an aside: "Working title is The Otter, don't laugh", "It was 900, don't tell Ada"."""
+_ORDER = (
+    r"(?:use|write|cite|quote|replace|add|put|give|tell|ask|run|check|keep|make|show|mark|note|list|mention|include"
+    r"|remove|leave|avoid|start|end|sign|spell|format|convert|round|translate|answer|reply|respond|explain|log|test"
+    r"|commit|update|set|say|address|remind|warn)"
+)
+"""Verbs with which orders begin."""
+_EACH = (
+    r"(?:(?:whenever|wherever|(?:every|each|any) ?time|(?:in|to|with|for|under) (?:any|every)thing)"
+    r" (?:you|i|we)(?!(?: (?:want|like|can|need|feel)|['\u2019]re (?:ready|free))\b)"
+    r"|(?:in|with|for|under|below|after) (?:all|any|every|each)(?: of)?(?: your| my)?"
+    r" (?:answers?|replies|reply|responses?|messages?|e-?mails?|letters?))\b"
+)
+"""As in "whenever you refer to a clause", "in anything I paste", "in all answers"."""
 _RULE = re.compile(
     # at the start of a sentence, after "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
@@ -55,6 +68,11 @@ _RULE = re.compile(
     # within an order: "Be brief, don't use tables", but not "It's late, don't call"
     rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!(?:(?:and|but|also|then) )?{_STATEMENT_OPENINGS}\b)[a-z]+ [^.!?:;\n]{{0,100}}, "
     rf"(?:(?:and|but|please) )?(?!{_ASIDE}){_DO_NOT}\b"
+    # "Use British spelling whenever you cite", "and add a source in all answers"
+    rf"|(?:^|[.!?:;,\n]|\b(?:and|please))\W{{0,4}}\b{_ORDER} [^.!?\n]{{0,100}}\b{_EACH}"
+    # "That's a red line", "It is non-negotiable", "Could you always answer in full sentences?"
+    r"|\b(?:that|this|it)(?:['\u2019]s| is| are) (?:a |an |our |my |the )?(?:red line|non-?negotiable|deal-?breaker)\b"
+    r"|\b(?:can|could|would|will) you (?:please )?(?:always|never)\b"
     # anywhere: "please never", "you should always", "we never", "he must never", "use tabs, not spaces"; but "we always
     # loved it" is a statement
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
@@ -76,11 +94,27 @@ _PREFERENCE = re.compile(
 )
 _RULE_SIGNS = (
     "always", "never", "now on", "here on", "going forward", "i ask", "whenever you", "time you", "make sure ",
-    "do not", "don'", "don\u2019", "must n", "rule", "wish", "please",
+    "do not", "don'", "don\u2019", "must n", "rule", "wish", "please", "wherever", " time ", "every", "each ", "any",
+    " all ", "red line", "negotiable", "breaker", "you always", "you never",
 )  # fmt: skip
 _INSTEAD_SIGNS = ("not", "instead of", "rather than")
 """Every rule contains one of these: looking for them costs a hundredth of matching the patterns."""
 _PREFERENCE_SIGNS = ("prefer", "rather")
+
+
+_LIMIT = re.compile(
+    r"\b(?:allerg[iy]|al\u00e9rgi|\u00e1lergi|anaphyla|(?:lactose|gluten|lakto)\w*[ -]?intoleran"
+    r"|c(?:o?e|\u00e9)liac|cel\u00edac|z\u00f6liakie"
+    r"|vegetari|vegetarisch|v\u00e9g\u00e9tari|vegano?s?\b|diabet|epilep|uczulon|\u0430\u043b\u043b\u0435\u0440\u0433|\u0430\u043b\u0435\u0440\u0433)"
+    r"|allergie|\u8fc7\u654f|\u904e\u654f|\u30a2\u30ec\u30eb\u30ae\u30fc|\uc54c\ub808\ub974\uae30",
+    re.I,
+)
+"""Limits of somebody's health or diet. Who forgets them does harm."""
+
+
+def is_limit(text: str) -> bool:
+    """Does it name an allergy or something like it: what somebody must not eat or take?"""
+    return _LIMIT.search(text) is not None
 
 
 def is_rule(text: str) -> bool:

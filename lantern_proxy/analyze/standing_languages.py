@@ -18,6 +18,7 @@ _ORDERS = (
     r"\w+(?: mir| uns| dabei| bitte| dir| sie)? (?:immer|niemals|nie)\b(?! (?:noch|mehr|wieder|so)\b)"
     r"|(?:fass|rühr|änder|lösch|schreib|nutz|benutz|verwend|mach|füg|installier|committ|push|bearbeit)e?"
     r"(?: bitte)? [^.?!\n]{1,60}\bnicht\b|(?:du|wir|sie) (?:sollst|darfst|musst|sollen|dürfen|müssen) (?:immer|nie)"
+    r"|(?:kannst|könntest|würdest) du (?:mir |uns |bitte )*(?:immer|nie|niemals)\b"
     r"|wir \w+n (?:immer|niemals|nie)\b|(?:ab (?:jetzt|sofort|heute)|von (?:nun|jetzt) an|künftig|in zukunft)\b)",
     # French
     r"(?:s'il (?:te|vous) plaît,? |et |mais )*(?:(?:toujours|jamais)(?! (?:est|été|eu|vu|su|en|aussi|plus|dit)\b)"

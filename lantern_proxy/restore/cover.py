@@ -24,7 +24,7 @@ from lantern_proxy.turn import CLIENT
 
 ECHO = 0.35
 """A part is an echo of others when less than this share of its worth is new."""
-LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0, CLIENT: 4.0}
+LEAST_GAIN: Mapping[str, float] = {"assistant": 8.0, "tool": 4.0, CLIENT: 4.0}
 """Speaker -> gain up to which a part is left out: a sentence without a name, a number or a rare word adds no more."""
 LEAST_CHARS = 30
 """A block with less room than this counts as full."""

@@ -14,10 +14,11 @@ from lantern_proxy.analyze import keys as keys_of
 from lantern_proxy.analyze.code import which_are_code
 from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.analyze.standing import instruction_kind, may_be_instruction
+from lantern_proxy.analyze.standing import instruction_kind, is_limit, may_be_instruction
 from lantern_proxy.analyze.tool_calls import is_redundant_call
 from lantern_proxy.analyze.tool_output import rows
 from lantern_proxy.restore.present import Present
+from lantern_proxy.signals import speaker_name_end
 from lantern_proxy.turn import CLIENT, Passage, canonical
 
 _WORD = re.compile(r"\w+")
@@ -61,6 +62,8 @@ def lines(passage: Passage) -> tuple[Line, ...]:
     spans = sentences(passage.text)
     texts = [passage.text[start:end] for start, end in spans]
     may_instruct = passage.speaker == "user" and may_be_instruction(passage.text)
+    # between people, allergies are a topic like others
+    limits = passage.speaker == "user" and not speaker_name_end(passage.text) and is_limit(passage.text)
     all_facts = _STEMS.facts(texts)
     code_lines = which_are_code(texts, all_facts)
     printed = _printed(passage, spans, code_lines)
@@ -70,6 +73,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         if row_templates and _is_mostly_rows(text, row_templates):
             value *= _TABLE_ROW.get(passage.speaker, 0.1)
         sort: Sort = "code" if is_code else (instruction_kind(text) if may_instruct else None) or "plain"
+        sort = "preference" if sort == "plain" and limits and is_limit(text) else sort
         sort = "printed" if is_printed else "greeting" if sort == "plain" and greets(text) else sort
         value *= _WORTH.get("code" if is_code else sort, 1.0)
         if passage.speaker == "assistant" and announces(text, facts, specific=bool(keys)):
@@ -206,7 +210,8 @@ def _has_content(words: frozenset[str], speaker: str) -> bool:
 
 
 _TAKES_BACK = re.compile(
-    r"\W*(?:no|nope|not that|wait|hold on|stop|actually|scratch that|on second thought|sorry|rather|better"
+    r"\W*(?:(?:ok(?:ay)?|oh|ah|hm+|well|so|and|but)\b\W*){0,2}"  # "ok so not that"
+    r"(?:no|nope|not|wait|hold on|stop|actually|scratch that|on second thought|sorry|rather|better"
     r"|nein|doch|halt|warte|non|attends|plut\u00f4t|espera|mejor|n\u00e3o|aspetta|meglio|\u043d\u0435\u0442)\b"
     r"|\W*(?:\u3044\u3084|\u3084\u3063\u3071\u308a|\u4e0d|\u7b49\u4e00\u4e0b)",
     re.I,

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from lantern_proxy import pack
-from lantern_proxy.analyze import terms
+from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.history.summaries import SUMMED_UP
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
@@ -202,7 +202,8 @@ def _with_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask)
     contexts.read_around([candidate.row for candidate in candidates])
     found = []
     for candidate in candidates:
-        context = None if ask.late() else contexts.of(candidate.row)
+        only_asks = all(ends_asking(candidate.lines[i].flat) for i in candidate.lost)
+        context = None if only_asks or ask.late() else contexts.of(candidate.row)
         if context and context.shown:
             lines = [
                 replace(e, salience=max(e.salience, ANSWERS)) if e.words or e.digits else e for e in candidate.lines

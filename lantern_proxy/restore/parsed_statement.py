@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from lantern_proxy.analyze import folded, terms
+from lantern_proxy.analyze import STOP_WORDS, folded, terms
 from lantern_proxy.turn_memo import Memo
 
 _TO = r"\b[^.?!]{0,60}?\bto"
@@ -236,9 +236,10 @@ class ParsedStatement:
 
 
 def _unit(text: str, at: int, sort: str) -> str:
-    """The word right after a number that ends at `at`."""
+    """The word right after a number that ends at `at`, unless it is a stop word."""
     behind = _BEHIND.match(text, at) if sort == "number" else None
-    return _stem_or_value(behind.group(1).lower()) if behind else ""
+    word = behind.group(1).lower() if behind else ""
+    return "" if word in STOP_WORDS else _stem_or_value(word)
 
 
 def _values(text: str) -> list[re.Match[str]]:

@@ -202,7 +202,9 @@ def _groups(candidate: Candidate, excluded: Container[str], *, whole: bool) -> l
     prose = [i for i in not_filler if lines[i].sort != "code"] if code_parts else not_filler
     chars = sum([lines[i].end - lines[i].start for i in prose])
     if prose and chars <= GROUP_CHARS.get(speaker, 0):
-        return [tuple(prose), *code_parts]
+        rules = [i for i in prose if lines[i].sort == "rule"]
+        others = [i for i in prose if lines[i].sort != "rule"]
+        return [*(tuple(group) for group in (rules, others) if group), *code_parts]
     headers = {*headings(candidate.passage, lines)}
     return [*((i,) for i in prose if i not in headers), *code_parts]
 

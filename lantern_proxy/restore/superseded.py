@@ -202,6 +202,11 @@ class Changes:
         later, before = parse_statement(new).values, self._old.values
         return any(later[sort] - self._old.tokens for sort in later.keys() & before.keys())
 
+    def lacks(self, value: Value) -> bool:
+        """Does the older text lack `value`, but no name that stands beside it?"""
+        names = {each for each in value.other_values if not any(map(str.isdigit, each))}
+        return value.text not in self._old.tokens and names <= self._old.tokens
+
     def has_same_unit(self, new: str) -> bool:
         """Has `new` another value of the same unit: 7450 for 7600 or 10 mg for 20 mg, but not "6 weeks"?"""
         kinds = {(sort, unit) for _, sort, unit in self._old.kinds}

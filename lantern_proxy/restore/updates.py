@@ -15,8 +15,9 @@ from lantern_proxy.analyze import ends_asking, informative, is_content, query_te
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.context import Context, Contexts, is_self_contained, is_short, own_terms
-from lantern_proxy.restore.lines import greets
+from lantern_proxy.restore.context import STATEMENT_CHARS, Context, Contexts, is_self_contained, is_short, own_terms
+from lantern_proxy.restore.lines import greets, takes_back
+from lantern_proxy.restore.parsed_statement import parse_statement
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
 from lantern_proxy.signals import speaker_name_end
@@ -27,6 +28,8 @@ RIVALS, SHORT_RIVALS = 6, 24
 SHARE, SHARE_ALONE = 0.25, 0.4
 """Least share of a later sentence's idf that it has in common with the earlier message: if it has another value of the
 same sort, and if it has none."""
+SHARE_NEXT, SHARE_CHANGED = 0.2, 0.35
+"""The same for a sentence of the next message, and for the words before the value of one that signals a change."""
 SHARE_SAME = 0.6
 """Least share of a later sentence's words, apart from values, that an earlier sentence has, if nothing else links
 them."""
@@ -34,6 +37,8 @@ RARE = 0.45
 """Least idf of a word that links two messages by itself."""
 MOST_CHARS = 400
 """Longest message that counts as an update."""
+MOST_STEPS = 60
+"""How many messages of an agent may lie between two of its user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +93,17 @@ class Updates:
         rivals = [each for each in best(scores, RIVALS if people else SHORT_RIVALS).tolist() if scores[each] > 0]
         scope.passages.read(rivals)
         found = [other for n, other in enumerate(rivals) if self._is_update(other, old, near=n < RIVALS)]
-        short = [] if people else self._short_updates(row, rivals, own_terms(text), old.about)
-        newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
-        if not newest:
-            return []
-        first = next((other for other in newest if self._has_same_unit(other, old)), newest[0])
-        more = [other for other in newest if other != first][:1]
-        return [
-            first,
-            *(row for row in more if row in short or not old.values.has_other_value(scope.passages[row].flat)),
-        ]
+        corrections = [] if people else self._next_correction(row, old)
+        short = [] if people else [*self._short_updates(row, rivals, own_terms(text), old.about), *corrections]
+        linked = {*found, *corrections}
+        ranked = sorted(
+            linked.union(short),
+            key=lambda other: (self._has_same_unit(other, old), other in linked, int(scope.places[other])),
+            reverse=True,
+        )
+        more = (row for row in ranked[1:] if row in short or not old.values.has_other_value(scope.passages[row].flat))
+        best_of_more = max(more, key=lambda other: (other in linked, int(scope.places[other])), default=None)
+        return [*ranked[:1], *([] if best_of_more is None else [best_of_more])]
 
     def _earlier(self, row: int, text: str, statements: Sequence[str], *, people: bool, named: bool) -> "_Earlier":
         """The message at `row`, prepared for comparison with later ones."""
@@ -155,6 +161,37 @@ class Updates:
                 found.append(other)
         return found + [r for r in next_ if self.contexts.stands_alone(r) and self._context_of_short(r, said)]
 
+    def _next_correction(self, row: int, old: "_Earlier") -> list[int]:
+        """The row of the user's next message, if it is not long and corrects the one at `row`: it has another value of
+        the same unit, or takes something back, and repeats an old value or is about the same."""
+        found = self._next_user(row)
+        flat = self.scope.passages[found].flat if found is not None else ""
+        said = [part for part in sentences_of(flat) if not ends_asking(part)] if len(flat) <= STATEMENT_CHARS else []
+        if found is None or not said:
+            return []
+        text = " ".join(said)
+        links = old.values.names_old_value(text) or any(self._shares(part, old) for part in said)
+        takes = takes_back(said[0]) and not all(map(greets, said))
+        return [found] if links and (takes or old.values.has_same_unit(text)) else []
+
+    def _shares(self, sentence: str, old: "_Earlier") -> bool:
+        """Has the sentence a rare word of `old`, and if something is asked for, a share of its words?"""
+        least = SHARE_NEXT if self.mass else 0.0
+        weights = {term: self.scope.rarities[term] for term in content_of(sentence)}
+        shared = [weight for term, weight in weights.items() if term in old.about]
+        return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= least * math.fsum(weights.values())
+
+    def _next_user(self, row: int) -> int | None:
+        """The row of the user's next message in the session."""
+        scope = self.scope
+        place, session = int(scope.places[row]), self._passage(row).session
+        for by in range(1, MOST_STEPS + 1):
+            rows = scope.at(place + by)[:1]
+            passage = self._passage(rows[0]) if rows else None
+            if passage is None or passage.session != session or passage.speaker == "user":
+                return rows[0] if passage is not None and passage.session == session else None
+        return None
+
     def _context_of_short(self, row: int, said: frozenset[str]) -> Context | None:
         """The context of a short message at `row` that adds something to what was `said`; else None.
 
@@ -170,7 +207,7 @@ class Updates:
         informative_terms = frozenset(informative([*context.own]))
         shared, rarities = context.own & said, self.scope.rarities
         things = [term for term in informative([*shared]) if term.isalpha() and rarities[term] >= RARE]
-        names = not self.mass or not shared.isdisjoint(self.mass) or len(things) > 1
+        names = not shared.isdisjoint(self.mass) or len(things) > 1
         return (
             context
             if informative_terms and (names or not is_self_contained(informative_terms) or is_rule(text))
@@ -204,8 +241,28 @@ class Updates:
             if values.has_other_value(sentence if is_question else " ".join(each[n : n + 2])):
                 if not old.named or values.names_old_value(sentence) or _restates(sentence, weights, old.statements):
                     return True
+                if not old.people and self._has_same_subject(sentence, old):
+                    return True
             elif not is_question and not old.named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
+        return False
+
+    def _has_same_subject(self, sentence: str, old: "_Earlier") -> bool:
+        """Does the sentence give another value to what a sentence of `old` is about: are most words before the value
+        from there, or, if it signals a change, a part of them? Not if it names somebody or something else."""
+        parsed = parse_statement(sentence)
+        least = SHARE_CHANGED if parsed.says_changed else SHARE_SAME
+        for value in parsed.located_values:
+            if value.sort == "name" or value.negated or not old.values.lacks(value):
+                continue
+            subject = {word: self.scope.rarities[word] for word in value.head.difference(value.tail, [value.unit])}
+            for statement in old.statements:
+                shared = [subject[word] for word in subject.keys() & set(content_of(statement))]
+                is_shared = max(shared, default=0.0) >= RARE and math.fsum(shared) >= least * math.fsum(
+                    subject.values()
+                )
+                if is_shared and any(value.sort == sort for _, sort, _ in parse_statement(statement).kinds):
+                    return True
         return False
 
     def _is_about_another(self, weights: Mapping[str, float], about: frozenset[str]) -> bool:
