@@ -47,6 +47,7 @@ PIECES = [
     *("sure", "actually", "changed", "switch", "no longer", "stopped", "May 3rd", "$5", "v1.2.3", "`a b`", "foo_bar"),
     *("a.py", "camelCase", "John Smith", "/etc/x", "a-b/c", "caf\u00e9/x", "\u00e9A", "e.g.", "Dr.", "\u3002"),
     *("x\u2026", "!)\"", "?*", "\n", "\n\n", "```\ncode\n```", "~~~", "| 1 | 2 |\n| 3 | 4 |\n| 5 | 6 |", "\n| 7 | 8 |"),
+    *("whenever", "in", "all", "answers", "any", "replies", "could", "that's a", "red line", "deal-breaker", "write"),
     *("\u00c9t\u00e9", "\u6771\u4eac", "works.", "12", "\x1c", "\u2028", "\ud800", "\u00bd", "A.", "\uff1f", "##", "http://x/z?q"),
 ]  # fmt: skip
 BETWEEN = [" ", " ", " ", "", "-", ".", ", ", ": ", "\n", "! ", ". "]
@@ -60,11 +61,17 @@ def texts(request) -> list[str]:
     return ["".join(joined[6 * n : 6 * n + size]) for n, size in enumerate(sizes)]
 
 
+SORTS = (
+    (standing.is_rule, (standing._RULE, standing._RARE_RULE)),
+    (standing.is_preference, (standing._PREFERENCE,)),
+)
+
+
 def test_rules_and_preferences_are_found_where_their_patterns_find_them(texts):
     found = 0
     for text in texts:
-        for is_one, pattern in ((standing.is_rule, standing._RULE), (standing.is_preference, standing._PREFERENCE)):
-            assert is_one(text) == bool(pattern.search(text)), text
+        for is_one, patterns in SORTS:
+            assert is_one(text) == any(pattern.search(text) for pattern in patterns), text
             found += is_one(text)
             assert standing.may_be_instruction(f"It is so. {text}") or not is_one(text)
     assert found > 500
@@ -81,7 +88,7 @@ def test_words_of_person_and_time_are_counted_as_their_patterns_find_them(texts)
         assert found["time_words"] == min(8, times), text
         assert form_of(text, "user").dated == min(2, times) / 2
         timed += times
-    assert timed > 5_000
+    assert timed > 4_000
 
 
 def test_sentences_end_where_their_pattern_says(texts):

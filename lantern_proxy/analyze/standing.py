@@ -68,11 +68,6 @@ _RULE = re.compile(
     # within an order: "Be brief, don't use tables", but not "It's late, don't call"
     rf"|(?:^|[.!?:;\n])\W{{0,4}}+(?!(?:(?:and|but|also|then) )?{_STATEMENT_OPENINGS}\b)[a-z]+ [^.!?:;\n]{{0,100}}, "
     rf"(?:(?:and|but|please) )?(?!{_ASIDE}){_DO_NOT}\b"
-    # "Use British spelling whenever you cite", "and add a source in all answers"
-    rf"|(?:^|[.!?:;,\n]|\b(?:and|please))\W{{0,4}}\b{_ORDER} [^.!?\n]{{0,100}}\b{_EACH}"
-    # "That's a red line", "It is non-negotiable", "Could you always answer in full sentences?"
-    r"|\b(?:that|this|it)(?:['\u2019]s| is| are) (?:a |an |our |my |the )?(?:red line|non-?negotiable|deal-?breaker)\b"
-    r"|\b(?:can|could|would|will) you (?:please )?(?:always|never)\b"
     # anywhere: "please never", "you should always", "we never", "he must never", "use tabs, not spaces"; but "we always
     # loved it" is a statement
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
@@ -87,6 +82,15 @@ _RULE = re.compile(
     rf"|\byou (?:please )?{_USE}|\b{_USE}(?![^.!?\n,;(]{{0,200}}\?)",
     re.I,
 )
+_RARE_RULE = re.compile(
+    # "Use British spelling whenever you cite", "and add a source in all answers"
+    rf"(?:^|[.!?:;,\n]|\b(?:and|please))\W{{0,4}}\b{_ORDER} [^.!?\n]{{0,100}}\b{_EACH}"
+    # "That's a red line", "It is non-negotiable", "Could you always answer in full sentences?"
+    r"|\b(?:that|this|it)(?:['\u2019]s| is| are) (?:a |an |our |my |the )?(?:red line|non-?negotiable|deal-?breaker)\b"
+    r"|\b(?:can|could|would|will) you (?:always|never)\b",
+    re.I,
+)
+"""The same in rarer forms, kept apart so that fewer texts have to be searched for them."""
 _PREFERENCE = re.compile(
     r"\b(?:i|we) (?:\w+ly |always )?prefer\b|\bmy preferences?\b|\b(?:i|we)(?:['\u2019]d| would) rather\b"
     rf"|{_ANNOUNCED} preferences?\b[^.?!:\n]{{0,40}}:\s*\S",
@@ -94,11 +98,16 @@ _PREFERENCE = re.compile(
 )
 _RULE_SIGNS = (
     "always", "never", "now on", "here on", "going forward", "i ask", "whenever you", "time you", "make sure ",
-    "do not", "don'", "don\u2019", "must n", "rule", "wish", "please", "wherever", " time ", "every", "each ", "any",
-    " all ", "red line", "negotiable", "breaker", "you always", "you never",
+    "do not", "don'", "don\u2019", "must n", "rule", "wish", "please",
 )  # fmt: skip
 _INSTEAD_SIGNS = ("not", "instead of", "rather than")
-"""Every rule contains one of these: looking for them costs a hundredth of matching the patterns."""
+_RARE_SIGNS = (
+    "ever you", "ever i", "ever we", "time you", "time i", "time we", "thing you", "thing i", "thing we",
+    "red line", "negotiable", "breaker", "you always", "you never",
+)  # fmt: skip
+_EACH_SIGNS = (" all ", " any ", " every ", " each ")
+_WRITTEN_SIGNS = ("answer", "repl", "respon", "message", "mail", "letter")
+"""Every rule contains one of these, or one of each: looking for them costs a hundredth of matching the patterns."""
 _PREFERENCE_SIGNS = ("prefer", "rather")
 
 
@@ -120,7 +129,11 @@ def is_limit(text: str) -> bool:
 def is_rule(text: str) -> bool:
     """Does a sentence of the text say how something is always or never to be done?"""
     low = folded(text)
-    return (_may_be_english_rule(low) and _RULE.search(text) is not None) or is_rule_in_other_language(text, low)
+    return (
+        (_may_be_english_rule(low) and _RULE.search(text) is not None)
+        or (_may_be_rare_rule(low) and _RARE_RULE.search(text) is not None)
+        or is_rule_in_other_language(text, low)
+    )
 
 
 def is_preference(text: str) -> bool:
@@ -135,11 +148,16 @@ def may_be_instruction(text: str) -> bool:
 
 
 def _may_be_rule(low: str) -> bool:
-    return _may_be_english_rule(low) or may_be_rule_in_other_language(low)
+    return _may_be_english_rule(low) or _may_be_rare_rule(low) or may_be_rule_in_other_language(low)
 
 
 def _may_be_english_rule(low: str) -> bool:
     return any(map(low.__contains__, _RULE_SIGNS)) or ("use " in low and any(map(low.__contains__, _INSTEAD_SIGNS)))
+
+
+def _may_be_rare_rule(low: str) -> bool:
+    contains = low.__contains__
+    return any(map(contains, _RARE_SIGNS)) or (any(map(contains, _EACH_SIGNS)) and any(map(contains, _WRITTEN_SIGNS)))
 
 
 def _may_be_preference(low: str) -> bool:
