@@ -111,19 +111,19 @@ _WRITTEN_SIGNS = ("answer", "repl", "respon", "message", "mail", "letter")
 _PREFERENCE_SIGNS = ("prefer", "rather")
 
 
-_LIMIT = re.compile(
-    r"\b(?:allerg[iy]|al\u00e9rgi|\u00e1lergi|anaphyla|(?:lactose|gluten|lakto)\w*[ -]?intoleran"
-    r"|c(?:o?e|\u00e9)liac|cel\u00edac|z\u00f6liakie"
-    r"|vegetari|vegetarisch|v\u00e9g\u00e9tari|vegano?s?\b|diabet|epilep|uczulon|\u0430\u043b\u043b\u0435\u0440\u0433|\u0430\u043b\u0435\u0440\u0433)"
-    r"|allergie|\u8fc7\u654f|\u904e\u654f|\u30a2\u30ec\u30eb\u30ae\u30fc|\uc54c\ub808\ub974\uae30",
-    re.I,
-)
-"""Limits of somebody's health or diet. Who forgets them does harm."""
+_LIMITS = (
+    "allergi", "allergy", "al\u00e9rgi", "\u00e1lergi", "anaphyla", "lactose intol", "lactose-intol",
+    "laktoseintol", "gluten intol", "gluten-intol", "glutenintol", "coeliac", "celiac", "c\u00e9liac", "cel\u00edac",
+    "z\u00f6liakie", "vegetari", "v\u00e9g\u00e9tari", "vegan", "diabet", "epilep", "uczulon",
+    "\u0430\u043b\u043b\u0435\u0440\u0433", "\u0430\u043b\u0435\u0440\u0433", "\u8fc7\u654f", "\u904e\u654f",
+    "\u30a2\u30ec\u30eb\u30ae\u30fc", "\uc54c\ub808\ub974\uae30",
+)  # fmt: skip
+"""Limits of somebody's health or diet, as they begin. Who forgets them does harm."""
 
 
 def is_limit(text: str) -> bool:
     """Does it name an allergy or something like it: what somebody must not eat or take?"""
-    return _LIMIT.search(text) is not None
+    return any(map(folded(text).__contains__, _LIMITS))
 
 
 def is_rule(text: str) -> bool:
