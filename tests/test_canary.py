@@ -13,7 +13,7 @@ from sqlite_utils import utils
 from test_archive import MINE, OTHER, block, filed, passage, passed_over, record
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, ForgetRule, PruneRule, full_text
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, PruneRule, full_text
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.transfer import import_rows
 from lantern_proxy.config import PrivacyConfig
@@ -205,6 +205,8 @@ def _judge(mine, kept: list) -> None:
     mine.reinforce({1: (0.5, 0.5, 1, 1.0)}, request="s1-r5", used={kept[0].id: True})
     mine.feedback("s1-r5", kept[0].id, "useful", now=1.0, settle=lambda confidence, success, used: (0.6, 0.6))
     mine.feedback("", kept[1].id, "wrong", now=1.0)
+    with pytest.raises(ArchiveError, match="nowhere is not in the archive"):
+        mine.feedback("nowhere", kept[1].id, "wrong", now=1.0)
     mine.pin(kept[2].id, now=1.0)
     mine.unpin(kept[2].id, now=1.0)
     mine.edit(chunk.reword(mine.passages_by_id([kept[3].id])[kept[3].id], "reworded"), now=2.0)
