@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from lantern_proxy.analyze import fences, folded, sentences, terms
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.analyze.spoken import has_words, parts
 from lantern_proxy.analyze.standing import is_rule
-from lantern_proxy.turn import CLIENT, Filed, Item, Message, Passage, without_reminders
+from lantern_proxy.turn import CLIENT, Filed, Item, Message, Passage, PassageKind, without_reminders
 from lantern_proxy.turn_blocks import strip_block
 
 MAX_CHARS = 1_200
@@ -38,8 +37,6 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-
-Kind = Literal["episodic", "semantic", "procedural"]
 
 
 def passages(filed: Filed, session: str) -> tuple[Passage, ...]:
@@ -271,7 +268,7 @@ _FACT_PARTS = (
 """Every text in which the pattern finds something contains one of these; searching for them first is faster."""
 
 
-def kind(text: str, item: Item) -> Kind:
+def kind(text: str, item: Item) -> PassageKind:
     """How-to and commands are procedural; lasting facts, rules and preferences semantic; events episodic."""
     if item.kind == "text" and item.role == "user" and "```" not in text and is_rule(text):
         return "semantic"

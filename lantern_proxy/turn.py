@@ -35,6 +35,7 @@ INVISIBLE = (
 """Invisible characters, as a set for regular expressions: Unicode's Default_Ignorable_Code_Point."""
 CLIENT = "client"
 """Speaker of text that a client adds around its user's words: the state of a workspace, a file, a reminder."""
+PassageKind = Literal["episodic", "semantic", "procedural"]
 Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]
 READ = ("text", "result", "compaction")
 """Kinds with text for a person to read."""
@@ -274,7 +275,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     text: str
     unit: Literal["passage", "turn"] = "passage"
     """"turn": this is the extractive summary of a whole turn, which the recipe `lantern` ranks."""
-    kind: Literal["episodic", "semantic", "procedural"] = "episodic"
+    kind: PassageKind = "episodic"
     tags: tuple[str, ...] = ()
     """Specific terms, as written: paths, identifiers, error codes, commands, URLs, versions, named numbers."""
     tools: tuple[str, ...] = ()

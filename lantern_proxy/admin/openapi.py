@@ -7,7 +7,7 @@ answer in schemas.ANSWERS.
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, get_args
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from lantern_proxy import __version__
 from lantern_proxy.admin.schemas import ERROR, Schema, schemas
+from lantern_proxy.turn import PassageKind
 
 _TENANT = {"name": "tenant", "description": "Only of this tenant; of all by default.", "schema": {"type": "string"}}
 _LIMIT = {"name": "limit", "schema": {"type": "integer", "minimum": 1, "maximum": 1_000}}
@@ -41,7 +42,7 @@ QUERY: dict[str, tuple[dict[str, Any], ...]] = {
     "/api/search": (
         _Q, _TENANT, _LIMIT, _OFFSET, _SESSION, _PROJECT, _SINCE, _number("until"),
         _text("speaker", "Who said it."),
-        {"name": "kind", "schema": {"enum": ["", "episodic", "semantic", "procedural"]}},
+        {"name": "kind", "schema": {"enum": ["", *get_args(PassageKind)]}},
     ),
     "/api/requests": (_TENANT, _LIMIT, _SESSION),
     "/api/marks": (_TENANT, _LIMIT),

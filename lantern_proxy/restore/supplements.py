@@ -27,6 +27,7 @@ from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
 from lantern_proxy.restore.updates import (
     MOST_CHARS,
+    MOST_STEPS,
     RIVALS,
     Updates,
     content_of,
@@ -248,10 +249,6 @@ class Supplements:
                 break
             kept.append(i)
         return sorted(kept)
-
-
-MOST_STEPS = 60
-"""How many messages after a question are searched for an agent's answer."""
 
 
 def _without_filler(candidate: Candidate) -> Candidate:

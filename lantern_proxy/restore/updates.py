@@ -4,7 +4,7 @@ They are recognised by shared words and by order, not by words that signal a cha
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -38,7 +38,7 @@ RARE = 0.45
 MOST_CHARS = 400
 """Longest message that counts as an update."""
 MOST_STEPS = 60
-"""How many messages of an agent may lie between two of its user."""
+"""How many messages of an agent, its calls and their results, are passed over to find what it or its user says next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +163,19 @@ class Updates:
 
     def _next_correction(self, row: int, old: "_Earlier") -> list[int]:
         """The row of the user's next message, if it is not long and corrects the one at `row`: it has another value of
-        the same unit, or takes something back, and repeats an old value or is about the same."""
+        the same unit, or takes something back, and repeats an old value or is about the same: a rare word is enough
+        where nothing is asked for."""
         found = self._next_user(row)
         flat = self.scope.passages[found].flat if found is not None else ""
         said = [part for part in sentences_of(flat) if not ends_asking(part)] if len(flat) <= STATEMENT_CHARS else []
         if found is None or not said:
             return []
         text = " ".join(said)
-        links = old.values.names_old_value(text) or any(self._shares(part, old) for part in said)
+        least, rarities = SHARE_NEXT if self.mass else 0.0, self.scope.rarities
+        weights = ({term: rarities[term] for term in content_of(part)} for part in said)
+        links = old.values.names_old_value(text) or any(_shares(each, old.about, least) for each in weights)
         takes = takes_back(said[0]) and not all(map(greets, said))
         return [found] if links and (takes or old.values.has_same_unit(text)) else []
-
-    def _shares(self, sentence: str, old: "_Earlier") -> bool:
-        """Has the sentence a rare word of `old`, and if something is asked for, a share of its words?"""
-        least = SHARE_NEXT if self.mass else 0.0
-        weights = {term: self.scope.rarities[term] for term in content_of(sentence)}
-        shared = [weight for term, weight in weights.items() if term in old.about]
-        return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= least * math.fsum(weights.values())
 
     def _next_user(self, row: int) -> int | None:
         """The row of the user's next message in the session."""
@@ -217,9 +213,7 @@ class Updates:
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
         """Is a short message with its context, apart from what is new in it, mostly `about` the same?"""
         new, rarities = context.own - said, self.scope.rarities
-        weights = {term: rarities[term] for term in (context.own | context.words) - new}
-        shared = [weight for term, weight in weights.items() if term in about]
-        return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= SHARE * math.fsum(weights.values())
+        return _shares({term: rarities[term] for term in (context.own | context.words) - new}, about, SHARE)
 
     def _states_otherwise(self, new: str, old: "_Earlier") -> bool:
         """Is a sentence of `new` about what `old` is about, with another value in it or in the next sentence?"""
@@ -257,10 +251,7 @@ class Updates:
                 continue
             subject = {word: self.scope.rarities[word] for word in value.head.difference(value.tail, [value.unit])}
             for statement in old.statements:
-                shared = [subject[word] for word in subject.keys() & set(content_of(statement))]
-                is_shared = max(shared, default=0.0) >= RARE and math.fsum(shared) >= least * math.fsum(
-                    subject.values()
-                )
+                is_shared = _shares(subject, content_of(statement), least)
                 if is_shared and any(value.sort == sort for _, sort, _ in parse_statement(statement).kinds):
                     return True
         return False
@@ -285,6 +276,12 @@ def content_of(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 11)
 def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(text[a:b] for a, b in sentences(text))
+
+
+def _shares(weights: Mapping[str, float], about: Collection[str], least: float) -> bool:
+    """Is a rare term among `about`, and a share `least` of all terms? weights: of the terms"""
+    shared = [weight for term, weight in weights.items() if term in about]
+    return bool(shared) and max(shared) >= RARE and math.fsum(shared) >= least * math.fsum(weights.values())
 
 
 def _restates(sentence: str, weights: Mapping[str, float], statements: Sequence[str]) -> bool:
