@@ -296,3 +296,9 @@ def m015_branches(db: Database) -> None:
     # branches to which a client may return, JSON: each a head, of which `shared` keys are the first of `keys`.
     db.execute("ALTER TABLE messages ADD COLUMN names TEXT NOT NULL DEFAULT ''")
     db.execute("ALTER TABLE heads ADD COLUMN forks TEXT NOT NULL DEFAULT '[]'")
+
+
+@migrations()
+def m016_repeats(db: Database) -> None:
+    # The last message that repeats the passage: it is cut again when the passage goes with the first one.
+    db.execute("ALTER TABLE passages ADD COLUMN repeated TEXT NOT NULL DEFAULT ''")

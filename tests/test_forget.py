@@ -914,6 +914,25 @@ def test_what_was_said_again_lately_is_found_when_the_first_time_it_was_said_is_
                 assert not db.execute("SELECT count(*) FROM uncut").fetchone()[0]
 
 
+def test_what_other_messages_repeat_in_part_is_found_when_the_first_of_them_is_too_old(tmp_path, monkeypatch):
+    """A file that is read again after each change, say: most of its passages are the same."""
+    from lantern_proxy.proxy import upkeep
+
+    monkeypatch.setattr(upkeep, "_RETAIN_S", 0.2)
+    shared = f"{SECRET} " + "is what all of these messages hold. " * 25
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(keep_days=1))
+        said = [f"{shared}\n\n" + f"Number {n} says something else. " * 30 for n in range(3)]
+        messages = [{"role": "user", "content": text} for text in said]
+        with Lantern(config) as lantern:
+            lantern.archive("chat", messages, times=[time.time() - ago for ago in (9e6, 8e6, 20)])
+            mine = lantern._archive.of(lantern.tenant)
+            assert [hit.passage.position for hit in mine.search("XYLOPHONE")] == [0]
+            with serving(config):
+                assert wait_for(lambda: [hit.passage.position for hit in mine.search("XYLOPHONE")] == [2])
+            assert [filed.position for filed in mine.messages("chat")] == [2]
+
+
 @pytest.mark.parametrize("keep", [{"keep_days": 1}, {"keep_messages": 2}])
 def test_what_has_no_time_is_as_old_as_its_session_is_in_the_archive(tmp_path, keep):
     """Logs without times were the first to go, as if they were of 1970."""

@@ -22,7 +22,7 @@ sqlite3: Any = utils.__dict__["sqlite3"]
 DATA = Path(__file__).parent / "data"
 STEPS = ["m001_archive", "m002_feedback", "m003_sizes", "m004_forgotten", "m005_uncut", "m006_tokens", "m007_passed",
          "m008_lean", "m009_heads", "m010_words", "m011_anchors", "m012_persons", "m013_uncut",
-         "m014_prints", "m015_branches"]  # fmt: skip
+         "m014_prints", "m015_branches", "m016_repeats"]  # fmt: skip
 """Every step ever released, in order."""
 RELEASED = sorted(DATA.glob("archive_v*.db.gz"), key=lambda path: int(path.name[len("archive_v") : -len(".db.gz")]))
 TENANT = "t_0123456789abcdef01234567"

@@ -52,10 +52,11 @@ _QUOTING_SESSION = "id IN (SELECT block FROM placed WHERE tenant = ? AND json_ex
 """Includes earlier passages of the session: the summary of a turn is replaced when the turn grows."""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
 _SAID = "SELECT session, key, print FROM messages WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"
-_CUT_AGAIN = """INSERT INTO uncut (tenant, session, key, project) SELECT m.tenant, m.session, m.key, s.project
+_UNCUT = """INSERT INTO uncut (tenant, session, key, project) SELECT m.tenant, m.session, m.key, s.project
     FROM messages m CROSS JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session
-    WHERE m.tenant = ? AND m.session = ? AND m.print = ? AND m.side = 0 ORDER BY m.position LIMIT 1
+    WHERE m.tenant = ? AND m.session = ? AND m.{column} = ? AND m.side = 0 ORDER BY m.position LIMIT 1
     ON CONFLICT DO NOTHING"""
+_CUT_AGAIN, _CUT_REPEATED = _UNCUT.format(column="print"), _UNCUT.format(column="key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def prune(
                     _remove_vectors(db, chosen, with_rows)
                 if table == "passages" and rule.below_confidence is None:
                     total += _remove_quoting(db, tenant, chosen, with_rows)
+                    _cut_repeated(db, tenant, chosen, with_rows)
                 said = db.execute(_SAID, (tenant, dumps(some))).fetchall() if table == "messages" else []
                 total += _removed(table, *_delete(db, table, part.size, chosen, with_rows))
                 _cut_again(db, tenant, said)
@@ -289,6 +291,12 @@ def _cut_again(db: Database, tenant: str, said: Sequence[tuple[str, str, bytes]]
     a session has each text once, under the message that said it first."""
     db.conn.executemany(CROSS_OUT, [(tenant, session, key) for session, key, _ in said])
     db.conn.executemany(_CUT_AGAIN, [(tenant, session, print_) for session, _, print_ in said if print_])
+
+
+def _cut_repeated(db: Database, tenant: str, where: str, values: Sequence[float | str]) -> None:
+    """Note the last message that repeats each passage to be removed: if it stays, it is to be cut."""
+    found = db.execute(f"SELECT session, repeated FROM passages WHERE {where} AND repeated <> ''", values).fetchall()
+    db.conn.executemany(_CUT_REPEATED, [(tenant, *row) for row in found])
 
 
 def _remove_quoting(db: Database, tenant: str, where: str, values: Sequence[float | str]) -> PruneReport:

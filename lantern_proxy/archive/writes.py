@@ -81,6 +81,8 @@ _CUT_PASSAGE = _PASSAGE.format(
         AND EXISTS (SELECT 1 FROM messages WHERE tenant = ?1 AND key = ?4 AND session = ?3)"""
 )
 """Inserts a passage only if its message still exists and is noted as uncut."""
+_REPEATED = """UPDATE passages SET repeated = ?4
+    WHERE tenant = ?1 AND session = ?3 AND unit = ?10 AND hash = ?20 AND message <> ?4 AND position <= ?6"""
 _WORDS = "INSERT INTO passages_fts (rowid, text) VALUES (?, CAST(? AS TEXT))"
 _NEW_WORDS = "INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passages WHERE id > ?"
 """For many passages at once: SQLite makes such a statement undoable, for which FTS5 flushes its memory each time."""
@@ -131,6 +133,8 @@ def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> l
         tenant = name(cut.tenant)
         rows = [from_passage(tenant, cut.project, passage) for passage in passages]
         added.append(db.conn.executemany(_CUT_PASSAGE, rows).rowcount if rows else 0)
+        if added[-1] < len(rows):
+            db.conn.executemany(_REPEATED, rows)
     cross_out(db, [cut for cut, _ in cuts])
     db.conn.execute(_NEW_WORDS, (before,))
     edited = {tenant: has_edits(db, name(tenant)) for tenant in {cut.tenant for cut, _ in cuts}}
@@ -200,8 +204,10 @@ def _add_passage(
             return None
         if known:
             passage = _take_over(db, tenant, known, passage, vectors=vectors)
-    filed = db.conn.execute(_ANY_PASSAGE, from_passage(tenant, project, passage))
+    row = from_passage(tenant, project, passage)
+    filed = db.conn.execute(_ANY_PASSAGE, row)
     if not filed.rowcount:
+        db.conn.execute(_REPEATED, row)
         return None
     # not by a trigger: SQLite makes a statement with one undoable, for which FTS5 flushes its memory each time
     id_ = filed.lastrowid or 0
