@@ -302,3 +302,16 @@ def m015_branches(db: Database) -> None:
 def m016_repeats(db: Database) -> None:
     # The last message that repeats the passage: it is cut again when the passage goes with the first one.
     db.execute("ALTER TABLE passages ADD COLUMN repeated TEXT NOT NULL DEFAULT ''")
+
+
+@migrations()
+def m017_names(db: Database) -> None:
+    # Names that clients gave their sessions in UTF-8 were read as Latin-1.
+    for table, column in (("sessions", "family"), ("ids", "value")):
+        names = db.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} GLOB '*[^ -~]*'").fetchall()
+        for (name,) in names:
+            try:
+                typed = name.encode("latin-1").decode()
+            except UnicodeError:
+                continue
+            db.execute(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {column} = ?", (typed, name))

@@ -22,7 +22,8 @@ sqlite3: Any = utils.__dict__["sqlite3"]
 DATA = Path(__file__).parent / "data"
 STEPS = ["m001_archive", "m002_feedback", "m003_sizes", "m004_forgotten", "m005_uncut", "m006_tokens", "m007_passed",
          "m008_lean", "m009_heads", "m010_words", "m011_anchors", "m012_persons", "m013_uncut",
-         "m014_prints", "m015_branches", "m016_repeats"]  # fmt: skip
+         "m014_prints", "m015_branches", "m016_repeats",
+         "m017_names"]  # fmt: skip
 """Every step ever released, in order."""
 RELEASED = sorted(DATA.glob("archive_v*.db.gz"), key=lambda path: int(path.name[len("archive_v") : -len(".db.gz")]))
 TENANT = "t_0123456789abcdef01234567"
@@ -139,6 +140,19 @@ def test_passages_that_an_older_process_adds_to_a_newer_schema_are_found_when_it
     with Archive(path) as archive:
         assert [hit.passage.text for hit in archive.of(TENANT).search("gauge")] == ["a wordless gauge"]
         assert next(finding for finding in archive.check() if finding.name == "fts").ok
+
+
+def test_names_of_sessions_that_were_read_in_the_wrong_encoding_are_mended(tmp_path: Path) -> None:
+    path = unpack(DATA / "archive_v16.db.gz", tmp_path)
+    misread = "Gespräch 東".encode().decode("latin-1")
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE sessions SET family = ?", (misread,))
+        db.execute("INSERT INTO ids SELECT tenant, ?, session FROM ids", (misread,))
+        db.execute("INSERT INTO ids SELECT tenant, 'façade', session FROM ids LIMIT 1")
+    with Archive(path) as archive:
+        mine = archive.of(TENANT)
+        assert mine.sessions()[0].family == "Gespräch 東"
+        assert [mine.holders([name]) for name in ("Gespräch 東", "façade", misread)] == [["s1"], ["s1"], []]
 
 
 def test_every_released_version_left_an_archive() -> None:

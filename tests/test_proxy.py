@@ -789,6 +789,14 @@ def test_a_project_has_the_name_that_its_client_gave_it(url, encoding):
     assert [each["project"] for each in found] == [name]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_session_has_the_name_that_its_client_gave_it(url, encoding):
+    name = f"Gespräch {encoding}"
+    ask(url, body("hello"), x_lantern_session=name.encode(encoding))
+    found = wait_for(lambda: http.get(f"{url}/lantern/api/sessions").json())
+    assert name in [each["family"] for each in found]
+
+
 def test_nothing_of_one_tenant_ever_reaches_another(url, upstream):
     """Two credentials take turns with the same texts but for their secrets, then both lose and ask."""
     keys = {"sk-red": "CANARY-RED-4711", "sk-blue": "CANARY-BLUE-0815"}

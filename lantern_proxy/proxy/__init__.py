@@ -36,7 +36,7 @@ from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
 from lantern_proxy.wire import Protocol, incremental, protocol_of, protocols_at, read_answer, read_request
-from lantern_proxy.wire.headers import brief, identity, telling
+from lantern_proxy.wire.headers import brief, identity, telling, typed
 from lantern_proxy.wire.http import (
     MAX_DECODED_BYTES,
     Arrival,
@@ -158,7 +158,7 @@ class Proxy:
         exchange.plain = arrival.body
         await self.gate.enter()
         request = exchange.request = with_transcript_as_user_text(await self._request(exchange, exchange.wire))
-        exchange.project = brief(_typed(arrival.header("x-lantern-project")))
+        exchange.project = brief(typed(arrival.header("x-lantern-project")))
         who = identity(telling(arrival.headers))
         index, found = await self.tenants.locate((exchange.tenant, exchange.project), request, who, exchange.at)
         step = follow(index, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
@@ -298,14 +298,6 @@ class Proxy:
 
         writing.add_done_callback(written)
         return writing
-
-
-def _typed(name: str) -> str:
-    """A header's value, read as Latin-1, as somebody typed it: programs send UTF-8."""
-    try:
-        return name.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        return name
 
 
 def _is_of_wrong_key(status: int, body: bytes) -> bool:

@@ -27,7 +27,15 @@ _LONGEST_ID = 200
 
 def telling(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers that identity() reads, by name; of repeated ones the last."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TOLD}
+    return {name.decode("latin-1"): typed(value.decode("latin-1")) for name, value in headers if name in _TOLD}
+
+
+def typed(value: str) -> str:
+    """A header's value, read as Latin-1, as somebody typed it: programs send UTF-8."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def identity(headers: Mapping[str, str]) -> Identity:
