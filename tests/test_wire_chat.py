@@ -183,6 +183,20 @@ def test_a_whole_answer_is_read_choice_by_choice():
     assert ([m.text for m in found.messages], found.ids, found.complete) == (["a", "b"], ("c1",), True)
 
 
+SPOKEN = {"id": "audio_1", "expires_at": 1, "data": "UklG", "transcript": "The relay is number 71."}
+
+
+def test_the_transcript_of_a_spoken_answer_is_read_and_clients_may_leave_it_out():
+    body = json.dumps({"choices": [{"message": {"role": "assistant", "content": None, "audio": SPOKEN}}]}).encode()
+    parts = [{"id": "audio_1", "transcript": "The relay is "}, {"transcript": "number 71."}, {"data": "Ukl"},
+             {"data": "G"}, {"expires_at": 1}]  # fmt: skip
+    stream = b"".join(chunk(audio=part) for part in parts) + chunk(finish="stop")
+    shown = read(user("x"), {"role": "assistant", "audio": {"id": "audio_1"}}).messages[1]
+    for found in (chat.read_answer(body, streamed=False), chat.read_answer(stream, streamed=True)):
+        assert found.messages[0].text == SPOKEN["transcript"]
+        assert (found.messages[0].ids, found.messages[0].print) == (("audio_1",), shown.print)
+
+
 def test_a_streamed_answer_reads_as_the_same_answer_whole():
     parts = [
         chunk(role="assistant", content=""),

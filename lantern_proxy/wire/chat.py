@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, fingerprint, item, message
+from lantern_proxy.turn_blocks import strip_block
 from lantern_proxy.wire import sse
 from lantern_proxy.wire.headers import brief
 from lantern_proxy.wire.json import (
@@ -119,10 +121,18 @@ def _items(role: Role, data: Mapping[str, Any]) -> list[Item]:
     found += [_call(role, call) for call in dicts(data.get("tool_calls"))]
     if isinstance(data.get("function_call"), dict):
         found.append(_call(role, {"function": data["function_call"]}))
-    audio = data.get("audio")
-    if isinstance(audio, dict):
-        found.append(item(role, "media", "", name="audio", ids=[str(audio["id"])] if "id" in audio else []))
+    if isinstance(data.get("audio"), dict):
+        found += _audio(role, data["audio"])
     return found
+
+
+def _audio(role: Role, audio: Mapping[str, Any]) -> list[Item]:
+    """A spoken answer. Its transcript is not compared, since clients send back only the id."""
+    spoken = item(role, "media", "", name="audio", ids=[str(audio["id"])] if "id" in audio else [])
+    transcript = audio.get("transcript")
+    if not (isinstance(transcript, str) and transcript.strip()):
+        return [spoken]
+    return [replace(item(role, "text", ""), text=strip_block(transcript)), spoken]
 
 
 def content_items(role: Role, content: Any) -> list[Item]:
@@ -205,6 +215,8 @@ def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
             calls = into.setdefault("tool_calls", {})
             for part in dicts(value):
                 _merge_call(_call_of(calls, part), part)
+        elif key == "audio" and isinstance(value, dict):
+            _merge(into.setdefault(key, {}), {name: part for name, part in value.items() if name != "data"})
         elif key == "function_call" and isinstance(value, dict):
             _merge_function(into.setdefault(key, {"name": "", "arguments": ""}), value)
         elif isinstance(value, str) and key not in ("role", "id"):
@@ -241,10 +253,11 @@ def _merge_function(into: dict[str, Any], part: Mapping[str, Any]) -> None:
 
 
 def _settle(merged: dict[str, Any]) -> dict[str, Any]:
-    calls, called = merged.get("tool_calls"), merged.get("function_call")
+    calls = merged.get("tool_calls")
     if calls:
         merged = {**merged, "tool_calls": [_settle_call(each) for index in sorted(calls) for each in calls[index]]}
-    return sse.joined({**merged, "function_call": sse.joined(called)} if isinstance(called, dict) else merged)
+    inner = {key: sse.joined(value) for key in ("function_call", "audio") if isinstance(value := merged.get(key), dict)}
+    return sse.joined({**merged, **inner})
 
 
 def _settle_call(call: dict[str, Any]) -> dict[str, Any]:
