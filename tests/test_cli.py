@@ -400,6 +400,22 @@ def test_a_terminal_that_lacks_a_sign_shows_its_number(tmp_path, command, encodi
     assert wanted[encoding] in done.stdout.replace(b"[", b"").replace(b"]", b"")
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_recover_that_saves_no_message_does_not_pass_for_a_success(lantern, tmp_path, options):
+    db = Database(tmp_path / "lantern.db")
+    (size,), (root,) = (
+        db.execute(sql).fetchone()
+        for sql in ("PRAGMA page_size", "SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
+    )
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    db.close()
+    with open(tmp_path / "lantern.db", "r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(bytes(size))
+    told = lantern("recover", "new.db", *options, code=1)
+    assert "no message of lantern.db could be saved" in told.stderr
+
+
 @pytest.mark.parametrize("damage", ["UPDATE settings SET value = 'zz' WHERE name = 'secret'", "DELETE FROM settings"])
 def test_a_damaged_secret_is_told_with_the_way_out_and_that_way_works(lantern, tmp_path, damage):
     db = Database(tmp_path / "lantern.db")

@@ -88,14 +88,16 @@ def recover(settings: Settings, target: Path) -> None:
         saved = salvage(archive.path, target, progress, key=archive.key())
     if settings.as_json:
         settings.print_json({"target": target, "tables": [json_value(each) for each in saved]})
-        return
-    for each in saved:
-        faults = f", {each.faults} places could not be read" if each.faults else ""
-        click.echo(f"{each.table:<10} {each.rows:>9,} rows{faults}")
-    click.echo(
-        f"written to {target}; move {archive.path} away, with {archive.path.name}-wal and -shm where they are, put the "
-        "new one in its place, then run `lantern reindex`"
-    )
+    else:
+        for each in saved:
+            faults = f", {each.faults} places could not be read" if each.faults else ""
+            click.echo(f"{each.table:<10} {each.rows:>9,} rows{faults}")
+        click.echo(
+            f"written to {target}; move {archive.path} away, with {archive.path.name}-wal and -shm where they are, put "
+            "the new one in its place, then run `lantern reindex`"
+        )
+    if not any(each.rows for each in saved if each.table == "messages"):
+        raise click.ClickException(f"no message of {archive.path} could be saved; restore a backup if there is one")
 
 
 @contextmanager
