@@ -1400,6 +1400,13 @@ def test_ctrl_c_ends_serve_quietly(tmp_path):
         assert process.wait(timeout=60) == 0
 
 
+def test_ctrl_c_while_python_still_imports_shows_no_traceback(tmp_path):
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    found = subprocess.run([sys.executable, "-m", "lantern_proxy"], env=environ, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", "lantern: stopped\n")
+
+
 def test_the_console_script_and_the_module_are_the_same_command():
     told = subprocess.run(
         [sys.executable, "-m", "lantern_proxy", "--version"], capture_output=True, text=True, check=True
