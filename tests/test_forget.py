@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from dataclasses import asdict
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -231,6 +232,20 @@ def test_text_inside_arguments_and_escapes_is_found(tmp_path):
         (tenant,) = archive.tenants()
         assert archive.forget(tenant.id, ForgetRule(match='C:\\keys\\"deep-91"'), now=1.0).removed["messages"] == 1
     assert b"DEEP-91" not in archive_bytes(config.archive.path)
+
+
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_letters_with_marks_are_found_in_either_normal_form(tmp_path, forms):
+    said, wanted = (normalize(form, "José Núñez") for form in forms)
+    with Lantern(Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))) as lantern:
+        lantern.archive("chat", [{"role": "user", "content": f"I met {said} at the gate."}])
+        lantern.archive("other", [{"role": "user", "content": "I met Jose Nunez at the gate."}])
+        archive, tenant = lantern._archive, lantern.tenant
+        assert occurrences(archive.path, wanted) > 0
+        [receipt] = archive.forget_all([tenant], ForgetRule(match=wanted.upper()), now=1.0)
+        assert (receipt.removed["messages"], receipt.removed["passages"]) == (1, 2)  # with the summary of its turn
+        assert receipt.what == archive.forget(tenant, ForgetRule(match=said), now=2.0, dry_run=True).what
+        assert occurrences(archive.path, said) == 0
 
 
 @pytest.mark.parametrize("wrong", [{"match": "ab"}, {"match": " \n\t  "}, {"session": "s", "project": "p"}])

@@ -48,7 +48,7 @@ class ForgetRule:
     session: str | None = None
     project: str | None = None
     match: str | None = None
-    """A text within one message, in any case."""
+    """A text within one message, in any case and either normal form (NFC, NFD)."""
 
     def __post_init__(self) -> None:
         conditions = [value for value in (self.session, self.project, self.match) if value is not None]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unicodedata import normalize
 
 from sqlite_utils.db import Database
 
@@ -154,7 +155,7 @@ def _receipt(
 ) -> Receipt:
     what = rule.session or rule.project or ""
     if rule.match is not None:
-        what = marks.of("match", rule.match.casefold()).hex()
+        what = marks.of("match", _folded(rule.match)).hex()
     else:
         removed = Counter({table: n for table, n in removed.items() if table not in ("titles", "texts of requests")})
     listed = tuple(mark.hex() for mark in gone.listed)
@@ -166,7 +167,7 @@ def _receipt(
 
 def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _ToRemove:
     if rule.match is not None:
-        return _matching(db, tenant, rule.match.casefold(), marks)
+        return _matching(db, tenant, _folded(rule.match), marks)
     where, values = "", []
     if rule.session is not None:
         own = name(rule.session)
@@ -210,16 +211,16 @@ def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _ToRemove
             positions[row[0], filed.key] = filed.position
     edited = _edited(db, tenant, wanted)
     for id_, session, message, turn, unit, hash_, text in db.conn.execute(_PASSAGES, (tenant, -1)):
-        if _is_of(gone, session, message, turn, unit) or id_ in edited or wanted in text.casefold():
+        if _is_of(gone, session, message, turn, unit) or id_ in edited or wanted in _folded(text):
             gone.add_passage(id_, session, hash_, marks)
             at = positions.get((session, message))
-            if at is not None and wanted not in text.casefold():
+            if at is not None and wanted not in _folded(text):
                 gone.cut_again[session] = min(at, gone.cut_again.get(session, at))
     sql = "SELECT b.id, b.text FROM blocks b WHERE b.tenant = ?"
-    gone.blocks = {id_ for id_, block in db.conn.execute(sql, (tenant,)) if wanted in block.casefold()}
+    gone.blocks = {id_ for id_, block in db.conn.execute(sql, (tenant,)) if wanted in _folded(block)}
     sql = "SELECT block, passage, text FROM placed WHERE tenant = ?"
     for block, passage, quoted in db.conn.execute(sql, (tenant,)):
-        if passage in gone.passages or wanted in quoted.casefold():
+        if passage in gone.passages or wanted in _folded(quoted):
             gone.blocks.add(block)
     columns = [("sessions", "title"), *(("requests", column) for column in ("query", "error", "path", "model"))]
     begun = tuple(wanted[:n] for n in range(_LEAST, min(len(wanted), QUERY_CHARS)))
@@ -232,9 +233,14 @@ def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _ToRemove
     return gone
 
 
+def _folded(text: str) -> str:
+    """The form in which texts are compared: in any case, and with letters and marks together or apart (NFC, NFD)."""
+    return text.casefold() if text.isascii() else normalize("NFC", text.casefold())
+
+
 def _matches(text: str, wanted: str, begun: tuple[str, ...], cut_at: int | None) -> bool:
     """Does `text` hold `wanted`, or, if it was cut, end in a beginning of it?"""
-    folded = text.casefold()
+    folded = _folded(text)
     return wanted in folded or (cut_at is not None and len(text) >= cut_at and folded.endswith(begun))
 
 
@@ -245,12 +251,12 @@ def _is_of(gone: _ToRemove, session: str, message: str, turn: int, unit: str) ->
 
 def _edited(db: Database, tenant: str, wanted: str) -> set[int]:
     rows = db.conn.execute("SELECT passage, before, after FROM edits WHERE tenant = ?", (tenant,))
-    return {passage for passage, before, after in rows if wanted in before.casefold() or wanted in after.casefold()}
+    return {passage for passage, before, after in rows if wanted in _folded(before) or wanted in _folded(after)}
 
 
 def _holds(filed: Filed, wanted: str) -> bool:
     texts = (filed.message.text, *(item.text for item in filed.message.items), *_strings(filed.message.raw))
-    return any(wanted in text.casefold() for text in texts)
+    return any(wanted in _folded(text) for text in texts)
 
 
 def _strings(raw: bytes) -> Iterator[str]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
+from unicodedata import normalize
 
 from lantern_proxy.locked import fcntl
 
@@ -27,8 +28,10 @@ def has_no_log(path: Path) -> bool:
 
 
 def occurrences(path: Path, text: str) -> int:
-    """How often the raw bytes of the archive and its log contain `text`, plain or escaped as in JSON."""
-    spellings = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    """How often the raw bytes of the archive and its log contain `text`, in either normal form, plain or escaped as in
+    JSON."""
+    forms = {text, normalize("NFC", text), normalize("NFD", text)}
+    spellings = forms.union(*({json.dumps(form)[1:-1], json.dumps(form, ensure_ascii=False)[1:-1]} for form in forms))
     wanted = [spelling.encode("utf-8", "surrogatepass") for spelling in spellings]
     with _bytes_of(path) as file:
         found = _count(file, wanted)
