@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+DRAINED = b"drained"
+"""What a worker that is stopped writes to its parent once it has answered its clients."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -214,6 +215,30 @@ def test_an_interrupt_ends_it_also_where_a_shell_started_it_in_the_background(up
             assert serve.wait(30) == 0
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@linux
+def test_a_worker_that_is_stopped_serves_the_others_until_they_have_answered_their_clients(upstream, tmp_path):
+    """Requests arrive while the server stops, all at one worker, which forwards some of them to the other."""
+    with process(config_for(upstream, tmp_path), "--workers", "2") as (serve, url):
+        all_up(url, 2)
+        idle = workers(serve)[0]
+        content, place = json.dumps(body("hello")).encode(), httpx.URL(url)
+        os.kill(idle, signal.SIGSTOP)
+        sockets = [socket.create_connection((place.host, place.port), timeout=60) for _ in CLIENTS]
+        for key, sock in zip(CLIENTS, sockets, strict=True):
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+            sock.sendall(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content[:9])
+        time.sleep(0.5)
+        os.kill(idle, signal.SIGCONT)
+        serve.send_signal(signal.SIGTERM)
+        time.sleep(1.0)
+        for sock in sockets:
+            sock.sendall(content[9:])
+        assert [sock.recv(12) for sock in sockets] == [b"HTTP/1.1 200"] * len(CLIENTS)
+        for sock in sockets:
+            sock.close()
+        assert serve.wait(30) == 0
 
 
 def test_a_worker_that_cannot_start_again_ends_the_server_with_its_reason(upstream, tmp_path):

@@ -7,9 +7,10 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,7 @@ from lantern_proxy import trace
 from lantern_proxy.access import reachable_from_elsewhere, refuse_open_access
 from lantern_proxy.access_admin import admin_token
 from lantern_proxy.access_keys import Keyring, keys_file, missing_upstream_keys, why_closed
+from lantern_proxy.app_place import DRAINED
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from lantern_proxy.app_place import WorkerPlace
 
 log = logging.getLogger("lantern.serve")
+
+_ALONE_S = 1.0
+"""A worker that is stopped by a signal of its own waits so long for the parent to stop the others, too."""
+_POLL_S = 0.05
 
 
 def serve(config: Config, host: str | None, port: int | None, workers: int | None, *, as_json: bool) -> None:
@@ -86,7 +92,8 @@ def run(
 
     place, inner: which worker this is, and where it listens for the others
 
-    link:         is notified once it serves; serving also ends when its other end is closed
+    link:         is notified once it serves, and once it has answered its clients after a stop. Serving ends when the
+                  other end sends something, and the process when that is closed
     """
     process.before_imports()
 
@@ -100,10 +107,11 @@ def run(
     process.after_imports()
     if place is None:  # one of several opens what its own tenants ask for, not what all could
         opening.open_in_background(app)
-    serving = _server(settings, inner, link)
+    stop = _Stop()
+    serving = _server(settings, inner, link, stop)
     process.on_hangup(lambda: serving.handle_exit(signal.SIGTERM, None))
     if link is not None:
-        threading.Thread(target=_await_stop, args=(link, serving), name="lantern-stop", daemon=True).start()
+        threading.Thread(target=stop.wait_for_parent, args=(link, serving), name="lantern-stop", daemon=True).start()
     try:
         serving.run(sockets=[listener])
     except KeyboardInterrupt:
@@ -137,31 +145,64 @@ def _settings(app: "App", server: ServerConfig) -> "uvicorn.Config":
     )
 
 
-def _await_stop(link: "Connection", serving: "uvicorn.Server") -> None:
-    with suppress(EOFError, OSError):
-        link.recv_bytes()
-    serving.handle_exit(signal.SIGTERM, None)
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """What the parent process has said."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    """All workers are to finish what their clients wait for."""
+    done: threading.Event = field(default_factory=threading.Event)
+    """They have, so that none needs another."""
+
+    def wait_for_parent(self, link: "Connection", serving: "uvicorn.Server") -> None:
+        for event in (self.begun, self.done):
+            with suppress(EOFError, OSError):  # the parent has gone
+                link.recv_bytes()
+            event.set()
+            if event is self.begun:
+                serving.handle_exit(signal.SIGTERM, None)
 
 
-def _server(settings: "uvicorn.Config", inner: socket.socket | None, link: "Connection | None") -> "uvicorn.Server":
+def _server(
+    settings: "uvicorn.Config", inner: socket.socket | None, link: "Connection | None", stop: _Stop
+) -> "uvicorn.Server":
     """A server that disconnects open pages when it is stopped: their event streams would delay it.
 
-    inner: where other workers connect, without TLS, until this one has finished its work
+    inner: where other workers connect, without TLS, until all have answered their clients
     """
     import asyncio
 
     from uvicorn.server import Server as Uvicorn
+    from uvicorn.server import ServerState
 
     class Server(Uvicorn):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if inner is not None:
                 protocol: Any = settings.http_protocol_class
-                make = partial(protocol, config=settings, server_state=self.server_state, app_state=self.lifespan.state)
+                self.of_peers = ServerState()  # uvicorn hangs up on the connections in its own
+                self.of_peers.tasks = self.server_state.tasks
+                make = partial(protocol, config=settings, server_state=self.of_peers, app_state=self.lifespan.state)
                 self.inner = await asyncio.get_running_loop().create_server(make, sock=inner, backlog=settings.backlog)
             if link is not None:
-                with suppress(OSError):  # a parent that has gone meanwhile: `_await_stop` sees it, and ends this
+                with suppress(OSError):  # a parent that has gone meanwhile: `wait_for_parent` sees it, and ends this
                     link.send_bytes(b"serving")
+
+        async def _wait_tasks_to_complete(self) -> None:
+            await super()._wait_tasks_to_complete()
+            if link is None:
+                return
+            with suppress(OSError):
+                link.send_bytes(DRAINED)
+            alone_until = time.monotonic() + _ALONE_S
+            while not (stop.done.is_set() or self.force_exit):
+                if not stop.begun.is_set() and time.monotonic() > alone_until:
+                    break
+                await asyncio.sleep(_POLL_S)
+            self.inner.close()
+            for connection in [*self.of_peers.connections]:
+                connection.shutdown()
+            await super()._wait_tasks_to_complete()  # those of other workers, if the parent has gone
 
         def handle_exit(self, sig: int, frame: "FrameType | None") -> None:
             live = getattr(getattr(settings.app, "state", None), "events", None)

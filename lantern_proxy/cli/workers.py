@@ -19,7 +19,7 @@ from multiprocessing.context import SpawnProcess
 
 import click
 
-from lantern_proxy.app_place import WorkerPlace
+from lantern_proxy.app_place import DRAINED, WorkerPlace
 from lantern_proxy.cli import process as cli_process
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError
@@ -40,7 +40,8 @@ class _Worker:
     inner: socket.socket
     process: SpawnProcess
     link: Connection
-    """The worker writes here once it serves, and stops when this end is closed."""
+    """The worker writes here once it serves. It answers its clients when it is sent something, writes DRAINED, and ends
+    when this end is closed."""
     failures: int
     """How often in a row it ended before it served."""
 
@@ -71,7 +72,8 @@ def supervise(config: Config, listener: socket.socket, banner: Callable[[], None
     except KeyboardInterrupt:
         sys.exit(0)
     finally:
-        _stop_all(workers, config.server.drain_s + _WRITE_S)
+        listener.close()  # further clients are refused: nobody would accept them
+        _stop_all(workers, config.server.drain_s)
 
 
 def _run_worker(
@@ -117,19 +119,35 @@ def _has_served(link: Connection) -> bool:
         return False
 
 
+def _await_drained(links: set[Connection], until: float) -> None:
+    while links and (left_s := until - time.monotonic()) > 0:
+        for link in wait(list(links), left_s):
+            assert isinstance(link, Connection)
+            try:
+                is_drained = link.recv_bytes() == DRAINED
+            except (EOFError, OSError):  # it has ended
+                is_drained = True
+            if is_drained:
+                links.discard(link)
+
+
 def _describe_exit(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
-def _stop_all(workers: list[_Worker], within_s: float) -> None:
-    """Let all workers drain and write at the same time; also if the parent dies, since that closes its end of each
-    pipe."""
-    until = time.monotonic() + within_s
-    for worker in workers:
-        worker.link.close()
+def _stop_all(workers: list[_Worker], drain_s: float) -> None:
+    """Let all workers answer their clients, and end once all have: any may need another for that. They end, too, if the
+    parent dies, since that closes its end of each pipe."""
+    until = time.monotonic() + drain_s
     with contextlib.suppress(KeyboardInterrupt, SystemExit):  # a second one: enough waited
         for worker in workers:
-            worker.process.join(max(0.0, until - time.monotonic()))
+            with contextlib.suppress(OSError):
+                worker.link.send_bytes(b"stop")
+        _await_drained({worker.link for worker in workers}, until)
+        for worker in workers:
+            worker.link.close()
+        for worker in workers:
+            worker.process.join(max(0.0, until + _WRITE_S - time.monotonic()))
     for worker in workers:
         if worker.process.is_alive():
             worker.process.kill()
