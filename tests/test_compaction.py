@@ -263,6 +263,40 @@ def test_a_summary_in_front_of_the_last_answer_is_one_whether_the_user_said_the_
     assert (step.event, step.session.id) == ("compacted", chat.session)
 
 
+_ZH = [
+    ("我们的港口仓库叫北风,门禁密码放在哪里", "密码由林师傅保管,放在三号柜的铁盒里"),
+    ("下周谁负责值夜班", "值夜班的是陈阿姨,她周二和周四在"),
+    ("货车什么时候到", "货车每天早上六点半到东门,司机姓王"),
+    ("如果东门锁了怎么办", "请打电话给保安队长赵强,他有备用钥匙"),
+]
+_JA = [
+    ("倉庫の鍵はどこにありますか", "鍵は三番の棚の箱にあり、林さんが管理しています"),
+    ("来週の夜勤は誰ですか", "夜勤は田中さんで、火曜と木曜に来ます"),
+    ("トラックは何時に着きますか", "毎朝六時半に東門に着き、運転手は王さんです"),
+    ("東門が閉まっていたら", "警備の高橋さんに電話してください"),
+]
+
+
+@pytest.mark.parametrize(
+    "style", ["bare assistant summary", "second system message only", "summary, then the question"]
+)
+@pytest.mark.parametrize(
+    ("talk", "summary"),
+    [
+        (_ZH, "北风仓库:密码在三号柜铁盒,林师傅管;陈阿姨周二周四值夜班;货车六点半到东门;赵强有备用钥匙"),
+        (_JA, "鍵は三番の棚の箱、林さん管理。夜勤は田中さん火木。トラックは六時半東門。警備は高橋さん。"),
+    ],
+    ids=["zh", "ja"],
+)
+def test_a_summary_in_a_script_without_spaces_may_be_half_as_long(talk, summary, style):
+    chat = Chat(Lab(), system="")
+    for said, answer in talk:
+        chat.turn(said, answer)
+    chat.summarise("instruction at the end", summary)
+    step = chat.compact(STYLES[style], summary, "司机叫什么名字?", "王")
+    assert (step.session.id, step.event) == (chat.session, "compacted")
+
+
 def test_an_answer_in_front_of_what_is_kept_of_the_user_is_a_summary_in_one_message_with_it_as_well():
     chat, summary = told_as_a_turn(Lab())
     asked, *kept = chat.history[-4:]

@@ -9,7 +9,7 @@ from lantern_proxy.compaction.align import Pairs, Seat, align, seats, with_disti
 from lantern_proxy.compaction.lines import untimed
 from lantern_proxy.compaction.similarity import is_condensed_from
 from lantern_proxy.history.record import Said, Session, before_answer, chains, place_key
-from lantern_proxy.history.summaries import SUMMARY_CHARS
+from lantern_proxy.history.summaries import SUMMARY_CHARS, is_long_text
 from lantern_proxy.history.text import mostly_equal, shared_ends
 from lantern_proxy.turn import Event, Item, Request, plain
 
@@ -95,7 +95,7 @@ class Diff:
         if old.print == new.print or not old.kind == new.kind == "result":
             return False
         before, after = plain(old.text), plain(new.text)
-        is_waiting = a >= self.last_turn and len(before) < SUMMARY_CHARS
+        is_waiting = a >= self.last_turn and not is_long_text(before)
         if (len(after) <= len(before) and not is_waiting) or after in before:
             return False
         if after in self._texts_said:

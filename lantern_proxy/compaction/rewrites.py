@@ -12,7 +12,7 @@ from lantern_proxy.history.containment import Haystack
 from lantern_proxy.history.embedded import SPEAKER
 from lantern_proxy.history.presentation import strings_of
 from lantern_proxy.history.record import answers_of, chains, place_key
-from lantern_proxy.history.summaries import SUMMARY_CHARS, is_marked
+from lantern_proxy.history.summaries import is_long_text, is_marked
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.turn import Item, Message, item, plain
 
@@ -130,7 +130,7 @@ def is_undone(diff: Diff) -> bool:
     inside = [diff.old[a] for a in diff.gone if a < last]
     if not inside or any(diff.session.head[seat.at].produced or seat.item.kind != "text" for seat in inside):
         return False
-    long = [text for text, who in diff.said if who in ("side", "assistant") and len(text) >= SUMMARY_CHARS]
+    long = [text for text, who in diff.said if who in ("side", "assistant") and is_long_text(text)]
     told = [[text for text in long if text in plain(seat.item.text)] for seat in inside]
     made = {item("assistant", "text", text).print for texts in told for text in texts}
     now = made.union(*((s.item.print, *s.item.ids) for s in diff.new))
@@ -169,7 +169,7 @@ def is_joined(diff: Diff) -> bool:
         for a, i in others
     )
     # what was passed to a tool may be long: a file that was written, of which the result says "ok"
-    passed = (text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS)
+    passed = (text for i in calls for text in map(plain, strings_of(i.text)) if is_long_text(text))
     return told and all(text in whole for text in passed)
 
 

@@ -15,7 +15,7 @@ from lantern_proxy.compaction.rewrites import is_rewritten
 from lantern_proxy.history.containment import Haystack, Needles, haystack_of
 from lantern_proxy.history.presentation import shown_as, strings_of, unescaped
 from lantern_proxy.history.record import Said, Session
-from lantern_proxy.history.summaries import SUMMARY_CHARS, is_marked
+from lantern_proxy.history.summaries import SUMMARY_CHARS, is_long_text, is_marked
 from lantern_proxy.history.text import terms
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
@@ -129,7 +129,7 @@ class _Evidence:
     def passed(self) -> Sequence[str]:
         """Texts that the last answer passed to tools, long enough for a summary: models compact by a tool, too."""
         calls = (s.item for s in self.diff.old if s.at >= self.diff.answer and s.item.kind == "call")
-        return [text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS]
+        return [text for i in calls for text in map(plain, strings_of(i.text)) if is_long_text(text)]
 
     @cached_property
     def runs(self) -> Sequence[str]:
@@ -171,7 +171,7 @@ class _Evidence:
 
 def summaries(said: Said) -> Said:
     """The texts of `said` that are long enough to be a summary."""
-    return [each for each in said if len(each[0]) >= SUMMARY_CHARS]
+    return [each for each in said if is_long_text(each[0])]
 
 
 def summary_at(diff: Diff) -> int | None:
@@ -257,7 +257,7 @@ def _put_in_front(evidence: _Evidence) -> int | None:
     diff = evidence.diff
     for a, b in diff.moved:
         at, item = diff.new[b]
-        is_long = item.kind == "text" and item.role == "assistant" and len(plain(item.text)) >= SUMMARY_CHARS
+        is_long = item.kind == "text" and item.role == "assistant" and is_long_text(plain(item.text))
         if is_long and any(before < a and after > b for before, after in diff.pairs):
             return at
     return None
@@ -294,7 +294,7 @@ def _about_the_gone(evidence: _Evidence) -> int | None:
     after the gap may begin with it."""
     for b in sorted([*evidence.at_gap, *evidence.reworded]):
         added, before = _added(evidence, b)
-        is_new = len(added) >= SUMMARY_CHARS and _uncounted(added) not in evidence.lost
+        is_new = is_long_text(added) and _uncounted(added) not in evidence.lost
         if is_new and _is_about(evidence, added, terms(before)):
             return evidence.diff.new[b].at
     return None
@@ -335,7 +335,7 @@ def _in_system(evidence: _Evidence) -> int | None:
         added = _beside(session, text)
         extended = len(added) < len(text) or not session.system or at != systems[0]
         extended = extended and _uncounted(added) not in shown
-        if (extended and len(added) >= SUMMARY_CHARS) or _is_about(evidence, added, evidence.system_terms):
+        if (extended and is_long_text(added)) or _is_about(evidence, added, evidence.system_terms):
             return at
     return None
 

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 from lantern_proxy.history.record import Said
+from lantern_proxy.history.text import breadth
 from lantern_proxy.turn import Request
 
 SUMMARY_CHARS = 60
-"""Shortest answer that may be a summary of something."""
+"""Shortest answer that may be a summary of something, as is_long_text() counts."""
 
 _QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!](?!\s))*[?\uff1f\u061f\u037e]")
 """A shorter answer that is one sentence with a question mark is a question."""
@@ -38,6 +39,11 @@ SUMMED_UP = re.compile(
 """Words around a summary, and at its beginning."""
 
 
+def is_long_text(text: str) -> bool:
+    """Is a text long enough to be a summary? Signs of scripts without spaces count twice: they say more."""
+    return len(text) >= SUMMARY_CHARS or breadth(text) >= SUMMARY_CHARS
+
+
 def is_marked(text: str) -> bool:
     """Does a text open with words that clients put in front of a summary, and say more?"""
     return MARKER.search(text[:MARKER_CHARS]) is not None and not is_note(text)
@@ -61,5 +67,5 @@ def has_marker(request: Request) -> bool:
 def side_summaries(said: Said) -> Iterator[str]:
     """Answers of side calls that may be summaries. A mere question is none: clients have the user's questions
     reworded."""
-    told = (text for text, who in said if who == "side" and len(text) >= SUMMARY_CHARS)
+    told = (text for text, who in said if who == "side" and is_long_text(text))
     return (text for text in told if not _ASKS.fullmatch(text[:_QUESTION_CHARS]))

@@ -9,7 +9,7 @@ from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, has_marker, is_called_summary, is_marked, side_summaries
+from lantern_proxy.history.summaries import has_marker, is_called_summary, is_long_text, is_marked, side_summaries
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
 from lantern_proxy.session.index import (
     CANDIDATES,
@@ -73,7 +73,7 @@ def begins_anew(index: SessionIndex, sessions: Sequence[Session], request: Reque
     if not text or request.delta or is_called_summary(text):
         return False
     whole = haystack_of(text)
-    if any(len(told) >= SUMMARY_CHARS and told in whole for s in sessions for told in index.said.get(s.id, ())):
+    if any(is_long_text(told) and told in whole for s in sessions for told in index.said.get(s.id, ())):
         return False
     own = without_frame(index, [s.id for s in sessions], text)
     return not any(_names_what_it_named(index, s, (), own) for s in sessions)
@@ -146,7 +146,7 @@ def _claimed(index: SessionIndex, request: Request) -> str:
     if any(i.kind == "call" for i in items_of(request.messages)):
         return ""
     texts = [t for t in texts_of(request) if t]
-    long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_quoted(index, t)]
+    long = [t for t in texts[:-1] if is_long_text(t) and not _is_quoted(index, t)]
     if long and _shows_answer_as_users(index, request):
         return ""  # that stands for the history
     if len(long) == 1:
@@ -199,7 +199,7 @@ def _is_quoted(index: SessionIndex, text: str) -> bool:
 def _shows_answer_as_users(index: SessionIndex, request: Request) -> bool:
     """Does the user's side of a request hold a long text, before the last one, that a model answered somewhere?"""
     texts = [plain(i.text) for i in items_of(request.messages) if i.kind == "text" and i.role == "user"][:-1]
-    long = [text for text in texts if len(text) >= SUMMARY_CHARS]
+    long = [text for text in texts if is_long_text(text)]
     return any(who in ("assistant", "side") for text in long for _, who in who_said(index, text))
 
 

@@ -16,7 +16,7 @@ from lantern_proxy.history.prefill import prefilled_answer
 from lantern_proxy.history.presentation import parts_of, shown_as, strings_of
 from lantern_proxy.history.record import Entry, Session, chain_of, is_empty, left_states
 from lantern_proxy.history.shared_prefix import chain_after, changed
-from lantern_proxy.history.summaries import SUMMARY_CHARS
+from lantern_proxy.history.summaries import is_long_text
 from lantern_proxy.history.transcript import last_line_of
 from lantern_proxy.session.index import NAMED_CHARS, PROBE_CHARS, SessionIndex, Trace, claims_of, main_of
 from lantern_proxy.turn import Item, Message, is_random, item, plain
@@ -187,7 +187,7 @@ def _index_produced(index: SessionIndex, session: Session, main: str, i: Item) -
     """Make an item that the upstream produced (a text, a call, a compaction item) lead to its session."""
     if session.side and i.kind != "compaction":  # a summary may be a part of an answer
         for text in map(plain, parts_of(i.text)):
-            if len(text) >= SUMMARY_CHARS:
+            if is_long_text(text):
                 _say(index, main, text, "side")
     if i.kind == "call":
         _pass(index, main, i)

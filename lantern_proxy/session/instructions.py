@@ -10,7 +10,7 @@ from itertools import islice
 from lantern_proxy.history.containment import Haystack, haystack_of
 from lantern_proxy.history.forms import shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, is_called_summary, side_summaries
+from lantern_proxy.history.summaries import MARKER_CHARS, is_called_summary, is_long_text, side_summaries
 from lantern_proxy.history.text import behind_last, shared_front
 from lantern_proxy.history.transcript import transcript_text
 from lantern_proxy.session.index import PROBE_CHARS
@@ -89,7 +89,7 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
         return False
     texts = messages_of(request)
     wished = any(map(asks_for_summary, (system_text(request), *texts)))
-    long = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
+    long = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if is_long_text(text) and who == "user"]
     return wished and any(piece in text for text in map(haystack_of, texts) for piece in long)
 
 
@@ -102,7 +102,7 @@ def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
     if request.tools or len(found) != 1 or not asks_for_summary(plain(found[0].text)):
         return False
     lines = (plain(line[1]) for i in found[0].items if i.kind == "text" for line in _NAMED_LINE.finditer(i.text))
-    return any(len(line) >= SUMMARY_CHARS and said.get(line) in ("user", "assistant") for line in lines)
+    return any(is_long_text(line) and said.get(line) in ("user", "assistant") for line in lines)
 
 
 def is_task_behind_orders(said: Mapping[str, str], session: Session, request: Request) -> bool:
@@ -116,7 +116,7 @@ def is_task_behind_orders(said: Mapping[str, str], session: Session, request: Re
     if len(found) != 1 or not asks_for_summary(orders):
         return False
     whole = haystack_of(orders)
-    tells = any(len(text) >= SUMMARY_CHARS and text[:PROBE_TEXT_CHARS] in whole for text in said)
+    tells = any(is_long_text(text) and text[:PROBE_TEXT_CHARS] in whole for text in said)
     return not tells and is_pasted(said, messages_of(request))
 
 
@@ -145,7 +145,7 @@ def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Req
     """Does a request for shorter results hold a result of the session?"""
     if not session.tools or not _wants_shorter(request):
         return False
-    results = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
+    results = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if is_long_text(text) and who == "tool"]
     return any(result in text for text in map(haystack_of, messages_of(request)) for result in results)
 
 

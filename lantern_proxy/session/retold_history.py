@@ -9,7 +9,7 @@ from lantern_proxy.analyze.spoken import without_stamp
 from lantern_proxy.history.forms import has_form, shows_system_of
 from lantern_proxy.history.presentation import shown_as, strings_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, is_called_summary
+from lantern_proxy.history.summaries import is_called_summary, is_long_text
 from lantern_proxy.history.text import terms
 from lantern_proxy.session.index import PROBE_CHARS
 from lantern_proxy.session.instructions import asks_for_summary, asks_for_title
@@ -125,7 +125,7 @@ def lines_in(answer: Message, session: Session, request: Request) -> list[str]:
     if not shows_beginning(session, request):
         return []
     lines = [plain(line) for i in answer.items if i.kind == "text" for line in i.text.splitlines()]
-    long, whole = [line for line in lines if len(line) >= SUMMARY_CHARS], non_assistant_text(request)
+    long, whole = [line for line in lines if is_long_text(line)], non_assistant_text(request)
     return long if all(line in whole for line in long) else []
 
 
@@ -145,7 +145,7 @@ def _retold(session: Session, request: Request) -> list[str]:
     if request.tools <= session.tools or _is_form_for_it(session, request):
         passed = (plain(text) for i in session.head[-1].message.calls for text in strings_of(i.text))
         found += [text for text in passed if text in whole and not whole.endswith(text)]
-    return [text for text in found if len(text) >= SUMMARY_CHARS]
+    return [text for text in found if is_long_text(text)]
 
 
 def speaks_of_half(text: str, before: Sequence[str], *, least: int = 1) -> bool:

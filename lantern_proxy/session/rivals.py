@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.presentation import shown_as
 from lantern_proxy.history.record import Session, items_of, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
+from lantern_proxy.history.summaries import is_long_text, side_summaries
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.index import (
     CANDIDATES,
@@ -230,7 +230,7 @@ def is_summed_up(index: SessionIndex, session: Session, request: Request) -> boo
     made = [text for text in summaries_since(index, session) if not _is_nobodys(index, text)]
     if session.answered and not made:
         texts = (text for i in session.head[-1].message.items if i.kind == "text" for text in shown_as(i.text))
-        made = [text for text in map(plain, texts) if len(text) >= SUMMARY_CHARS]
+        made = [text for text in map(plain, texts) if is_long_text(text)]
     told = [plain(m.text) for m in request.messages[:FIRST] if m.role != "assistant"] if made else []
     return any(text in each for text in made for each in told)
 
@@ -238,7 +238,7 @@ def is_summed_up(index: SessionIndex, session: Session, request: Request) -> boo
 def is_made_for(index: SessionIndex, session: Session, text: str, request: Request) -> bool:
     """Did the model of this session, and of no other, write the text?"""
     made = index.said.get(session.id, {}).get(text) in ("assistant", "side")
-    return made and len(text) >= SUMMARY_CHARS and is_own(index, session, text, of=request)
+    return made and is_long_text(text) and is_own(index, session, text, of=request)
 
 
 def _is_nobodys(index: SessionIndex, text: str) -> bool:

@@ -22,7 +22,7 @@ from lantern_proxy.history.record import (
     shown_prints,
     spoken,
 )
-from lantern_proxy.history.summaries import SUMMARY_CHARS
+from lantern_proxy.history.summaries import is_long_text
 from lantern_proxy.session.index import SessionIndex, side_of
 from lantern_proxy.session.instructions import (
     asks_for_summary,
@@ -137,7 +137,7 @@ def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) 
     if held_share(session, request):
         is_wished = is_summary_call(request, session, said) or asks_for_summary_of_head(session, request)
         return is_wished or _is_read_over(session, request)
-    return all(len(plain(m.text)) < SUMMARY_CHARS for m in spoken(request.messages))
+    return all(not is_long_text(plain(m.text)) for m in spoken(request.messages))
 
 
 def _goes_on_behind_summary(index: SessionIndex, session: Session, request: Request) -> bool:
@@ -201,7 +201,7 @@ def _is_summed_up_in_system(index: SessionIndex, session: Session, request: Requ
     told = [text for text, who in said.items() if who in ("side", "assistant")]
     told += index.arguments.get(session.id, ())
     whole = haystack_of(system)
-    is_told = any(len(text) >= SUMMARY_CHARS and text in whole for text in told)
+    is_told = any(is_long_text(text) and text in whole for text in told)
     return is_told and not is_pasted(said, [system]) and not _is_of_last_side_call(index, session, system)
 
 
@@ -228,7 +228,7 @@ def summaries_since(index: SessionIndex, session: Session) -> list[str]:
         return []
     made = items_of(e.message for e in side.head if e.produced)
     told = (plain(text) for i in made if i.kind in ("text", "call") for text in parts_of(i.text))
-    return [text for text in told if len(text) >= SUMMARY_CHARS]
+    return [text for text in told if is_long_text(text)]
 
 
 def _ends_in_summary(index: SessionIndex, session: Session, request: Request) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from lantern_proxy.history.presentation import strings_of, was_asked_with
 from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
-from lantern_proxy.history.summaries import SUMMARY_CHARS, side_summaries
+from lantern_proxy.history.summaries import is_long_text, side_summaries
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.index import (
     PROBE_CHARS,
@@ -89,7 +89,7 @@ def _passed_last(index: SessionIndex, session: Session) -> list[str]:
     """Long texts that only this session's last answer passed to a tool: a model may write its summary so."""
     last = last_answer(session)
     passed = (plain(text) for call in (last.calls if last else ()) for text in strings_of(call.text))
-    long = (text for text in passed if len(text) >= SUMMARY_CHARS)
+    long = (text for text in passed if is_long_text(text))
     others = {text: index.by_start.get(text[:PROBE_CHARS], set()) - {session.id} for text in long}
     return [text for text, sids in others.items() if not any(text in index.arguments.get(sid, ()) for sid in sids)]
 
@@ -118,7 +118,7 @@ def _is_to_another(index: SessionIndex, session: Session, question: Message, ans
     then, now = plain(asked.text) if asked else "", plain(question.text)
     if was_asked_with(now, then) or mostly_equal(now, then):
         return False
-    if then and question.role == "user" and len(now) < SUMMARY_CHARS and _words(then).isdisjoint(_words(now)):
+    if then and question.role == "user" and not is_long_text(now) and _words(then).isdisjoint(_words(now)):
         return True  # what was spoken has no words
     is_shared = len(holders_of(index, receivers_of(index, answer.items))) > 1
     is_heard = any(session.id in holding_sessions(index, i.print) or i.print in session.opening for i in question.items)
