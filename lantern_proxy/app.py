@@ -28,6 +28,7 @@ from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
 from lantern_proxy.proxy.lazy_restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.relay import Relay, Upload, whole_body
+from lantern_proxy.proxy.stored_answers import AnswerCopy
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
 from lantern_proxy.wire import protocol_of
@@ -176,7 +177,14 @@ async def _serve_proxied(scope: Scope, receive: Receive, send: Send) -> None:
     if memory and not isinstance(body, Upload):
         arrival.body, body = b"".join(body), []
         exchange = await state.proxy.prepare(arrival)
-    await Relay(state.proxy, state.upstream, arrival, exchange, send, body).run(receive)
+    awaiting = None if memory else state.proxy.awaiting(arrival)
+    if awaiting is None:
+        await Relay(state.proxy, state.upstream, arrival, exchange, send, body).run(receive)
+        return
+    copy = AnswerCopy(send)
+    await Relay(state.proxy, state.upstream, arrival, None, copy.send, body).run(receive)
+    if copy.is_whole:
+        await state.proxy.file_fetched(awaiting, copy)
 
 
 def _arrival(scope: Scope) -> Arrival:

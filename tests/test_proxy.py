@@ -210,6 +210,60 @@ def test_a_body_of_responses_at_the_path_of_chat_is_archived_and_restored_into_a
     assert without_blocks(upstream.got[-1].data) == sent
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_that_is_fetched_later_is_archived_and_passes_unchanged(tmp_path, streamed):
+    """Responses with `background: true`. Nothing is archived of what is fetched of others, or is not awaited."""
+
+    def told(status: str, text: str = "", id_: str = "resp_bg") -> bytes:
+        said = {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": text}],
+        }
+        whole = {"id": id_, "object": "response", "status": status, "output": [said] if text else []}
+        kind = {"type": f"response.{status}", "response": whole}
+        return (
+            f"event: response.{status}\ndata: {json.dumps(kind)}\n\n".encode()
+            if streamed
+            else json.dumps(whole).encode()
+        )
+
+    kind = ("content-type", "text/event-stream" if streamed else "application/json")
+    fetched: list[bytes] = []
+
+    def fetch(url: str, content: bytes, id_: str = "resp_bg", key: str = "sk-one", **headers: str) -> None:
+        upstream.answer = respond(200, content, kind)
+        got = http.get(f"{url}/v1/responses/{id_}", headers={"authorization": f"Bearer {key}", **headers})
+        assert got.content == content
+        assert not [name for name in got.headers if name.startswith("x-lantern")]
+        fetched.append(got.content)
+
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            asked = {"model": "m", "input": "Where is the spare key?", "background": True, "stream": streamed}
+            upstream.answer = respond(200, told("queued"), kind)
+            http.post(f"{url}/v1/responses", json=asked, headers={"authorization": "Bearer sk-one"})
+            fetch(url, told("in_progress", "Half of it."))
+            fetch(url, told("completed", "Stranger.", "resp_other"), "resp_other")
+            fetch(url, told("completed", "Thief."), key="sk-two")
+            fetch(url, told("completed", "Unkept."), **{"x-lantern-archive": "off"})
+            for _ in range(2):
+                fetch(url, told("completed", "Under the GATE-4711 stone."))
+            more = {"model": "m", "input": "Thanks.", "previous_response_id": "resp_bg"}
+            upstream.answer = respond(200, response("Welcome."), ("content-type", "application/json"))
+            last = http.post(f"{url}/v1/responses", json=more, headers={"authorization": "Bearer sk-one"})
+            assert lantern_headers(last)["event"] == "turn"
+    with Archive(config.archive.path) as archive:
+        (tenant,) = archive.tenants()
+        mine = archive.of(tenant.id)
+        (session,) = mine.sessions()
+        texts = [filed.message.text for filed in mine.messages(session.id)]
+        assert texts == ["Where is the spare key?", "Under the GATE-4711 stone.", "Thanks.", "Welcome."]
+        assert mine.search("GATE-4711")
+
+
 @pytest.mark.parametrize("is_told_before", [True, False])
 def test_a_last_event_that_comes_in_pieces_is_archived_whole(tmp_path, is_told_before):
     def event(kind: str, **more) -> bytes:

@@ -18,6 +18,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lantern_proxy import history, turn_memo
 from lantern_proxy.bm25_kernel import best_kernel
 from lantern_proxy.config import Config
@@ -32,6 +34,7 @@ from lantern_proxy.proxy.preview import preview_of
 from lantern_proxy.proxy.record import Answered, Privacy, record_of, record_of_main
 from lantern_proxy.proxy.restore import Restoring
 from lantern_proxy.proxy.restore_state import REFUSED
+from lantern_proxy.proxy.stored_answers import AnswerCopy, Awaited
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
@@ -47,7 +50,7 @@ from lantern_proxy.wire.http import (
     outgoing,
 )  # fmt: skip
 from lantern_proxy.wire.json import WireError
-from lantern_proxy.wire.sse import FULL
+from lantern_proxy.wire.sse import FULL, is_stream
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
@@ -92,6 +95,7 @@ class Proxy:
         self._most_bytes = min(MAX_DECODED_BYTES, config.access.max_body_mb * 1_000_000)
         """Longer bodies and answers, once decoded, are not parsed."""
         self.rereads = incremental.Rereads()
+        self._awaited = Awaited()
         self._file = (0, 0)
         """(Opened.file, Keeper.forgets) of what is in memory; when it changes, memory is cleared."""
         self.came_at = time.monotonic()
@@ -204,6 +208,7 @@ class Proxy:
             self._file = known
             self._restoring.forget_all()
             self.tenants.forget_all()
+            self._awaited.clear()
             self.let_go_of_texts()
         exchange.file = opened.file if opened.archive is not None else -1
 
@@ -254,6 +259,7 @@ class Proxy:
                 if 200 <= status < 300 and body:
                     reading = partial(read_answer, exchange.wire, body, streamed=streamed, complete=complete)
                     answer = await self._reader.read(len(body), reading)
+                    self._awaited.note(exchange, answer)
             if "answer:error" in exchange.degraded:  # the answer's headers went out before
                 self.degraded["answer:error"] += 1
             return self._submit(exchange, exchange.step, answer, status, error)
@@ -261,6 +267,26 @@ class Proxy:
         lost: Future[bool] = Future()
         lost.set_result(False)
         return lost
+
+    def awaiting(self, arrival: Arrival) -> Exchange | None:
+        """The request whose answer a later one fetches (GET /v1/responses/{id}); None for any other request."""
+        if not self._awaited or arrival.is_off("x-lantern-archive"):
+            return None
+        return self._awaited.asked_by(arrival, arrival.tenant or self.tenants.of(arrival.credential()))
+
+    async def file_fetched(self, exchange: Exchange, copy: AnswerCopy) -> None:
+        """Archive an answer that was fetched after its request, unless it is unfinished. Never raises."""
+        with self._failing_open(exchange, "answer"):
+            await self.gate.enter()
+            body, encoding = bytes(copy.body), copy.headers.get(b"content-encoding", b"").decode("latin-1")
+            body = await self.unpacked(body, encoding) if encoding else body
+            if exchange.wire is None or exchange.step is None:
+                return
+            reading = partial(read_answer, exchange.wire, body, streamed=is_stream(body), complete=True)
+            answer = await self._reader.read(len(body), reading)
+            if answer.messages and answer.complete:
+                self._awaited.note(exchange, answer)
+                self._submit(exchange, replace(exchange.step, filed=()), answer, 200, "")
 
     async def unpacked(self, answer: bytes, encoding: str) -> bytes:
         """An answer without its content-encoding, as far as it came; empty, and counted, if it cannot be decoded."""

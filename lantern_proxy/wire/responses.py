@@ -152,7 +152,9 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
         raws = [bytes(raw) for raw in elements(top["output"])]
     except (WireError, KeyError):
         return Answer(messages=(), complete=complete)
-    return Answer(messages=_output_messages(raws), ids=tuple(filter(None, [text_member(top, "id")])), complete=complete)
+    runs = text_member(top, "status") in ("queued", "in_progress")
+    ids = tuple(filter(None, [text_member(top, "id")]))
+    return Answer(messages=_output_messages(raws), ids=ids, complete=complete and not runs)
 
 
 def _output_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:
