@@ -108,6 +108,18 @@ def test_the_newest_of_three_values_wins():
     assert turns(said("The deadline is May 3.", "The deadline is May 10.", "The deadline is May 17.")) == {0: 3, 1: 3}
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Use port 8080 for staging.", "Use port 9443 instead of 8080 for staging.", "Use port 9550 instead of 9443."),
+        ("The budget is 500 euros.", "The budget is now 650 euros.", "Make it 700 euros instead of 650."),
+        ("Port is 8080.", "9443 instead of 8080 from now on.", "9550 instead of 9443 from now on."),
+    ],
+)
+def test_a_value_that_was_changed_twice_is_replaced_by_the_last_one_whether_or_not_that_says_the_rest_again(texts):
+    assert turns(said(*texts)) == {0: 3, 1: 3}
+
+
 def test_a_value_is_the_same_wherever_it_stands_in_a_sentence():
     old = Changes("The florist: Tulpina, ask for Johanna.")
     assert old.names_old_value("Johanna fell ill.")

@@ -78,7 +78,7 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
             replaced[j] = Newer(statement.turn, i, _is_whole(now, read[j]))
         index.add(i)
         frames.setdefault(now.frame, []).append(i)
-    return {j: _newest(newer, replaced) for j, newer in replaced.items() if not _is_restored(j, replaced, read)}
+    return {j: _newest(j, replaced, read) for j in replaced if not _is_restored(j, replaced, read)}
 
 
 def _is_restored(j: int, replaced: Mapping[int, Newer], read: Mapping[int, ParsedStatement]) -> bool:
@@ -90,11 +90,22 @@ def _is_restored(j: int, replaced: Mapping[int, Newer], read: Mapping[int, Parse
     return read[j].all_values <= read[last].tokens and last != replaced[j].statement
 
 
-def _newest(newer: Newer, replaced: Mapping[int, Newer]) -> Newer:
-    """The last in a chain of statements that replaced each other whole, starting with `newer`."""
-    while (later := replaced.get(newer.statement)) and later.whole:
+def _newest(j: int, replaced: Mapping[int, Newer], read: Mapping[int, ParsedStatement]) -> Newer:
+    """The last in a chain of statements that replaced j and then each other: whole, or naming the value that replaced
+    the one of j."""
+    newer = replaced[j]
+    while later := replaced.get(newer.statement):
+        if not (later.whole or _names_value(read[later.statement], read[newer.statement], of=read[j])):
+            break
         newer = later._replace(whole=newer.whole)
     return newer
+
+
+def _names_value(now: ParsedStatement, newer: ParsedStatement, *, of: ParsedStatement) -> bool:
+    """Does `now` repeat the value that `newer` has instead of one `of` the oldest, as the one that it replaces?"""
+    added = [before for before in newer.located_values if before.text not in of.tokens]
+    values = [new for new in now.located_values if new.text not in newer.tokens]
+    return any(_names_old_value(now, new, before) for new in values for before in added)
 
 
 class _StatementIndex:
