@@ -37,7 +37,7 @@ _AGREEMENT = 0.97
 """Least median cosine between the compiled model and its original; below it the model is refused."""
 
 
-def recipe_of(model: str, *, adapted: bool = False) -> str:
+def recipe_of(model: str, *, adapted: bool) -> str:
     """How vectors of `model` are made. adapted: with Lantern's adapter, if there is one for it"""
     return f"{RECIPE}-{ADAPTED}" if adapted and has_adapter(model) else RECIPE
 

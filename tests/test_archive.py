@@ -301,7 +301,6 @@ def test_the_summary_of_a_turn_that_grew_takes_the_place_of_the_shorter_one(arch
     assert archive.write([summary("short and longer")]) == [()]
     assert mine.passages(unit="turn") == [long]
     assert (long.confidence, long.success, long.accesses) == (0.8, 0.6, 3)
-    assert mine.fts(["longer"], 5, unit="turn")[0][0] == long.id
     assert mine.vectors([short.id, long.id]) == {}
 
 
@@ -827,13 +826,12 @@ def test_a_search_finds_the_same_whether_there_are_few_passages_or_many(archive,
     assert few
 
 
-def test_full_text_search_knows_sessions_units_and_pruned_passages(archive: Archive) -> None:
+def test_full_text_search_finds_passages_of_a_session_no_summaries_and_nothing_pruned(archive: Archive) -> None:
     archive.write([record(0, "shared word"), record(1, "shared word too", session="s2")])
     archive.write([record(2, passages=(passage(2, "shared summary", unit="turn"),))])
     mine = archive.of(MINE)
     assert [hit.passage.session for hit in mine.search("shared", session="s2")] == ["s2"]
     assert len(mine.fts(["shared"], 9)) == 2
-    assert len(mine.fts(["shared"], 9, unit="turn")) == 1
     mine.prune(PruneRule(session="s1"), now=0.0)
     assert [hit.passage.session for hit in mine.search("shared")] == ["s2"]
 

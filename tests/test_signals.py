@@ -187,8 +187,8 @@ def test_passages_are_compared_a_few_at_a_time_with_the_same_result(monkeypatch,
 
 def test_a_word_may_be_found_in_the_message_before_at_a_discount_and_not_in_another_session():
     matches = np.array([[0.9, 0.2, 0.1, 0.3]])  # the last two passages open sessions of their own
-    found = in_context(matches, np.array([0, 1, 10, 20]), discount=0.5)
-    assert found == pytest.approx(np.array([[0.9, 0.45, 0.1, 0.3]]))
+    found = in_context(matches, np.array([0, 1, 10, 20]))
+    assert found == pytest.approx(np.array([[0.9, 0.72, 0.1, 0.3]]))
 
 
 def test_what_the_message_before_has_counts_by_how_short_both_are():

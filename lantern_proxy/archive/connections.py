@@ -288,14 +288,14 @@ class Connections:
             finally:
                 db.rollback()
 
-    def empty_log(self, wait_s: float | None = None) -> bool:
+    def empty_log(self, wait_s: float) -> bool:
         """Move the whole write-ahead log into the file and truncate it; False if a reader still needs it.
 
         Others can write meanwhile: most of the log is moved before the lock is taken, and readers are awaited
         without it.
-        wait_s: how long to wait for readers; None: as long as for another process that writes
+        wait_s: how long to wait for readers
         """
-        until = time.monotonic() + (self._busy_s if wait_s is None else wait_s)
+        until = time.monotonic() + wait_s
         with self._syncing:
             self._sync_log()
         with ArchiveErrors(self.path), self.apart() as db:

@@ -89,7 +89,7 @@ def rebuild(connections: Connections, advance: Advance) -> None:
         raise ArchiveError(message, retry=True) from error
 
 
-def continue_rebuild(connections: Connections, advance: Advance = lambda _: None) -> None:
+def continue_rebuild(connections: Connections, advance: Advance) -> None:
     """Continue an interrupted rebuild. Another process may do so, too: each adds what is missing."""
     with connections.reading() as db:
         if not is_rebuilding(db):

@@ -53,8 +53,8 @@ _HOLDERS = """SELECT s.id FROM (
     ORDER BY s.last_seen_at DESC, s.rowid DESC"""
 _SAYING = "SELECT DISTINCT session FROM messages WHERE tenant = ? AND print = ? LIMIT ?"
 _FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
-    WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""
-_OWN = "SELECT p.id FROM passages p WHERE p.tenant = ? AND p.unit = ?"
+    WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = 'passage'"""
+_OWN = "SELECT p.id FROM passages p WHERE p.tenant = ? AND p.unit = 'passage'"
 # FTS5 seeks the range. Unary +: each hit is looked up in the set, instead of one FTS5 query per passage.
 _AMONG = " AND f.rowid BETWEEN ? AND ? AND +f.rowid IN (SELECT value FROM json_each(?))"
 FEW = 2_000
@@ -158,13 +158,11 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
 
     # full text
 
-    def search(
-        self, query: str, limit: int = 10, session: str | None = None, unit: str = "passage", **filters: Unpack[Filters]
-    ) -> list[Hit]:
+    def search(self, query: str, limit: int = 10, session: str | None = None, **filters: Unpack[Filters]) -> list[Hit]:
         """Passages with all words of `query` ("quoted words" as one phrase), else those with any; best first."""
         phrases = _phrases(query)
         for operator in (" ", " OR ") if phrases else ():
-            hits = self._hits(operator.join(phrases), limit, session, unit, filters)
+            hits = self._hits(operator.join(phrases), limit, session, filters)
             if hits:
                 return hits
         return []
@@ -173,9 +171,9 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         """All projects, or speakers, sorted. For speakers every passage is read."""
         return sorted(row[0] for row in self._rows(_NAMES[kind], (self.tenant,)))
 
-    def _hits(self, match: str, limit: int, session: str | None, unit: str, filters: Filters) -> list[Hit]:
+    def _hits(self, match: str, limit: int, session: str | None, filters: Filters) -> list[Hit]:
         """The best hits first. They are ranked by id alone before any text is read: a common word has thousands."""
-        ranking = self._ranking(match, limit, session, unit, filters)
+        ranking = self._ranking(match, limit, session, filters)
         ids = json_ids(id_ for id_, _ in ranking)
         snippets = dict(self._rows(_SNIPPETS, (match, ids, self.tenant)))
         passages = self.passages_by_id(id_ for id_, _ in ranking)
@@ -184,7 +182,7 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         ]
 
     def _ranking(
-        self, match: str, k: int, session: str | None, unit: str, filters: Filters | None = None
+        self, match: str, k: int, session: str | None, filters: Filters | None = None
     ) -> list[tuple[int, float]]:
         wanted = filters or {}
         where, values = given(
@@ -193,15 +191,15 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         )  # fmt: skip
         times = [(sign, at) for sign, at in ((">=", wanted.get("since")), ("<", wanted.get("until"))) if at is not None]
         where += "".join(f" AND p.created_at {sign} ?" for sign, _ in times)
-        among, confined = self._among(session, unit)
+        among, confined = self._among(session)
         best = " ORDER BY score DESC, p.id DESC LIMIT ?"
         sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where}{among}{best}"
-        return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), *confined, k))
+        return self._rows(sql, (match, self.tenant, *values, *(at for _, at in times), *confined, k))
 
-    def _among(self, session: str | None, unit: str) -> tuple[str, Row]:
+    def _among(self, session: str | None) -> tuple[str, Row]:
         """SQL that confines hits to the tenant's or session's passages, and its values; nothing if they are many."""
         where, values = given(("p.session", session))
-        rows = self._rows(f"{_OWN}{where} LIMIT ?", (self.tenant, unit, *values, FEW + 1))
+        rows = self._rows(f"{_OWN}{where} LIMIT ?", (self.tenant, *values, FEW + 1))
         if not rows:
             return " AND 0", ()
         if len(rows) > FEW:
@@ -209,15 +207,13 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         ids = [row[0] for row in rows]
         return _AMONG, (min(ids), max(ids), json_ids(ids))
 
-    def fts(
-        self, query_terms: Sequence[str], k: int, session: str | None = None, unit: str = "passage"
-    ) -> list[tuple[int, float]]:
+    def fts(self, query_terms: Sequence[str], k: int, session: str | None = None) -> list[tuple[int, float]]:
         """The k passages with the best BM25 for any of the terms (the first 64): (id, score), best first.
 
         A term of several words is a phrase. Terms are stemmed by FTS5's porter, as the passages are.
         """
         phrases = list(dict.fromkeys(filter(None, map(_quoted, query_terms))))[:MOST_TERMS]
-        return self._ranking(" OR ".join(phrases), k, session, unit) if phrases else []
+        return self._ranking(" OR ".join(phrases), k, session) if phrases else []
 
     # vectors
 

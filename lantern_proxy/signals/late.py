@@ -102,10 +102,8 @@ def _best_in_numpy(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], _: 
     return found.T.astype(np.int32)
 
 
-def in_context(
-    matches: Floats, places: Ints, *, discount: float = CONTEXT, openness: Floats | None = None
-) -> Floats:  # fmt: skip
-    """(t, p) `matches`, where a word may also match in the previous message, at a discount.
+def in_context(matches: Floats, places: Ints, *, openness: Floats | None = None) -> Floats:
+    """(t, p) `matches`, where a word may also match in the previous message, at a discount (CONTEXT).
 
     An answer often omits what its question named. places: (p,) as in `rank.smooth`
 
@@ -117,7 +115,7 @@ def in_context(
     first = int(places.min())
     best = np.zeros((len(matches), int(places.max()) - first + 2))
     at = np.arange(len(matches))[:, None] * best.shape[1] + (places - first + 1)  # flat: fastest in numpy
-    discounted = discount * matches if openness is None else openness * matches
+    discounted = CONTEXT * matches if openness is None else openness * matches
     np.maximum.at(best.reshape(-1), at.reshape(-1), discounted.reshape(-1))
     gained = np.maximum(0.0, best[:, places - first] - matches)
     return matches + (gained if openness is None else openness * gained)
