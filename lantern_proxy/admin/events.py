@@ -58,7 +58,7 @@ class Events:
             self.send("restore", fields)
 
     def send(self, kind: str, fields: dict[str, Any]) -> None:
-        """Send an event to all readers; those with MOST_WAITING unread events are disconnected."""
+        """Send an event to all readers; those with MAX_QUEUED unread events are disconnected."""
         frame = f"event: {kind}\ndata: {json.dumps(fields)}\n\n".encode()
         for queue in list(self._readers):
             try:

@@ -158,8 +158,8 @@ class Archive:
         with self._connections.reading() as db:
             return newest(db)
 
-    def large_scopes(self, least: int, *, by_project: bool) -> list[tuple[str, str | None, str, int]]:
-        """(tenant, project, unit, passages) of tenants, or projects, with `least` passages or more, largest first."""
+    def large_scopes(self, least: int, *, by_project: bool) -> list[tuple[str, str | None, int]]:
+        """(tenant, project, passages) of tenants, or projects, with `least` passages or more, largest first."""
         with self._connections.reading() as db:
             return large(db, least, by_project=by_project)
 

@@ -16,8 +16,8 @@ _OUTLINE = """SELECT id, created_at, session, position, CAST(terms AS BLOB) FROM
     WHERE tenant = ? AND unit = ? AND id > ?{where} ORDER BY id LIMIT ?"""
 _SHAPES = """SELECT id, speaker, kind, json_array_length(tags), length(text) FROM passages
     WHERE tenant = ? AND unit = ? AND id > ?{where} ORDER BY id LIMIT ?"""
-_COUNT = "SELECT count(*) FROM passages WHERE tenant = ? AND unit = ? AND id <= ?{where}"
-_SCOPES = """SELECT tenant, {project}, unit, count(*) FROM passages GROUP BY tenant, {project}, unit
+_COUNT = "SELECT count(*) FROM passages WHERE tenant = ? AND unit = 'passage' AND id <= ?{where}"
+_SCOPES = """SELECT tenant, {project}, count(*) FROM passages WHERE unit = 'passage' GROUP BY tenant, {project}
     HAVING count(*) >= ? ORDER BY count(*) DESC"""
 _PLAIN = (
     f"SELECT {PASSAGE.replace('p.terms', repr(''))} FROM json_each(?) v CROSS JOIN passages p ON p.id = v.value "
@@ -66,10 +66,10 @@ class Scopes(Reads):
         where, values = scoped("", session, project)
         return self._rows(_SHAPES.format(where=where), (self.tenant, unit, after_id, *values, limit))
 
-    def count(self, up_to_id: int, project: str | None = None, unit: str = "passage") -> int:
+    def count(self, up_to_id: int, project: str | None = None) -> int:
         """Number of passages with ids up to `up_to_id`. Ids are never reused, so a prune makes it smaller."""
         where, values = scoped("", None, project)
-        rows = self._rows(_COUNT.format(where=where), (self.tenant, unit, up_to_id, *values))
+        rows = self._rows(_COUNT.format(where=where), (self.tenant, up_to_id, *values))
         return int(rows[0][0])
 
     def plain_passages(self, ids: Iterable[int]) -> dict[int, Passage]:
@@ -100,8 +100,7 @@ def newest(db: Database) -> int:
     return row[0] if row else 0
 
 
-def large(db: Database, least: int, *, by_project: bool) -> list[tuple[str, str | None, str, int]]:
-    """(tenant, project, unit, passages) of scopes with at least `least` passages; project None: the whole tenant."""
-    return [
-        tuple(row) for row in db.conn.execute(_SCOPES.format(project="project" if by_project else "NULL"), (least,))
-    ]
+def large(db: Database, least: int, *, by_project: bool) -> list[tuple[str, str | None, int]]:
+    """(tenant, project, passages) of scopes with at least `least` passages; project None: the whole tenant."""
+    rows = db.conn.execute(_SCOPES.format(project="project" if by_project else "NULL"), (least,))
+    return [tuple(row) for row in rows]

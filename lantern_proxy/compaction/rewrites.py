@@ -1,6 +1,6 @@
 """Was a history only rewritten, or taken back by its client? Then nothing was lost, though items are gone.
 
-Each question is about the items of the head that the request lacks (Seen.gone), and there are some.
+Each question is about the items of the head that the request lacks (Diff.gone), and there are some.
 """
 
 import msgspec

@@ -158,8 +158,8 @@ class Relay(Struct):
         return f"{shown} ({self.exchange.id})" if self.exchange else shown
 
     async def _call(self) -> UpstreamAnswer:
-        """The upstream's answer. If it refuses a request with our blocks, whatever for, the request is sent again as it
-        came."""
+        """The upstream's answer. If it refuses a request with our blocks, and they may be why, the request is sent
+        again as it came."""
         arrival, exchange = self.arrival, self.exchange
         if exchange is None:
             headers = outgoing(arrival.headers)
@@ -311,7 +311,7 @@ async def _may_be_for_blocks(answer: UpstreamAnswer) -> bool:
     if answer.status not in _REFUSALS:
         return False
     body, said = await answer.read(), _REFUSALS[answer.status]
-    try:  # nobody needs more words for it
+    try:  # a longer body is no short refusal
         plain = decoded(body, answer.header(b"content-encoding"), most_bytes=INLINE_BYTES).lower() if said else b""
     except WireError:
         return False

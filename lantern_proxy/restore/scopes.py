@@ -209,7 +209,7 @@ def large_scopes(archive: Archive, reach: str) -> list[tuple[Key, int]]:
     if reach == "session":
         return []
     found = archive.large_scopes(snapshots.LEAST, by_project=reach == "project")
-    return [(Key(tenant, project, None, unit), n) for tenant, project, unit, n in found if unit == "passage"]
+    return [(Key(tenant, project, None), n) for tenant, project, n in found]
 
 
 def that_fit(scopes: list[tuple[Key, int]]) -> list[tuple[Key, int]]:

@@ -82,4 +82,4 @@ def _fits(archive: Archive, key: "Key", snapshot: Snapshot) -> bool:
     if archive.encrypted or not archive.is_there or snapshot.archive != stamp_of(archive):
         return False
     last = int(snapshot.ids[-1]) if len(snapshot.ids) else 0
-    return archive.of(key.tenant).count(last, project=key.project, unit=key.unit) == len(snapshot.ids)
+    return archive.of(key.tenant).count(last, key.project) == len(snapshot.ids)
