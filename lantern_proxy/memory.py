@@ -281,7 +281,7 @@ class Lantern:
         return session if held is None or held.project == self._project else apart
 
     def _request(self, request: str) -> str:
-        """The id for `last`; `named` itself if it is another name, or nothing was restored yet."""
+        """The id for `last`; `request` itself if it is another name, or nothing was restored yet."""
         if text("request", request) != "last":
             return request
         newest = self._archive.of(self.tenant).last_restored(self._project or None)

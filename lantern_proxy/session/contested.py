@@ -4,8 +4,9 @@ Then it is not guessed which one is meant, since one person must not get what wa
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import dropwhile, islice, pairwise, takewhile
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -115,6 +116,23 @@ def went_on_elsewhere(index: SessionIndex, session: Session, request: Request) -
     return ending if is_ones else [*ending, session]
 
 
+class _Shown(NamedTuple):
+    """What a request shows up to the last answer that others may have got."""
+
+    said: list[Message]
+    """Spoken messages up to that answer."""
+    asked: list[Message]
+    """All spoken messages."""
+    front: int
+    """How many of `said` tell nobody apart, see _common_front()."""
+    told: set[bytes]
+    """Fingerprints of what users say in the rest of `said`."""
+
+    def told_in(self, session: Session) -> set[bytes]:
+        """Those of `told` that the session's head holds."""
+        return self.told.intersection(prints_of(e.message for e in session.head))
+
+
 def is_contested(index: SessionIndex, session: Session, request: Request, weak: Collection[str]) -> bool:
     """Does another session end in as much of what a request shows last? Then it is not guessed which one is meant:
     content leads to all sessions that hold what a bot says to many, and to those whose client looked up the same.
@@ -127,41 +145,48 @@ def is_contested(index: SessionIndex, session: Session, request: Request, weak: 
         return False  # it holds no more than is shown
     if _goes_on_from_before(index, session, request):
         return True
-    messages, got = request.messages, list[Session]()
-    end = len(messages)
-    while end and not got:
-        end -= 1
-        got = _got(index, messages[end], request) if messages[end].role == "assistant" else []
-    shown, asked = said_of(messages[: end + 1]), said_of(messages)
-    front = _common_front(index, spoken(messages[: end + 1]))
-    told, ids = {m.print for m in shown[front:] if m.role == "user"}, ids_in(request)
-
-    def held_by(s: Session) -> set[bytes]:
-        return told.intersection(prints_of(e.message for e in s.head))
-
+    end, got = _got_last(index, request)
+    shown = _shown_until(index, request, end)
     got = [s for s in got if s.keys != session.keys]
-    is_told_here = bool(held_by(session).difference(*map(held_by, got)))
-    is_opening = len(shown) > 1 and all(i.print in session.opening for m in shown for i in m.items)
-    if shown and (is_opening or _is_anothers_beginning(index, session, request, end)):
+    is_told_here = bool(shown.told_in(session).difference(*map(shown.told_in, got)))
+    is_opening = len(shown.said) > 1 and all(i.print in session.opening for m in shown.said for i in m.items)
+    if shown.said and (is_opening or _is_anothers_beginning(index, session, request, end)):
         return True
-    states = states_of if is_told_here or len(shown) > _FEW else _before_asides
-    got = [s for s in got if any(may_end(each, shown, asked) for each in states(s))]
-    if not got:
-        return False
+    states = states_of if is_told_here or len(shown.said) > _FEW else _before_asides
+    rivals = [s for s in got if any(may_end(each, shown.said, shown.asked) for each in states(s))]
+    return bool(rivals) and _is_matched(index, session, rivals, states, shown, request, weak)
+
+
+def _shown_until(index: SessionIndex, request: Request, end: int) -> _Shown:
+    """What a request shows up to message `end`."""
+    until = request.messages[: end + 1]
+    said, front = said_of(until), _common_front(index, spoken(until))
+    told = {m.print for m in said[front:] if m.role == "user"}
+    return _Shown(said, said_of(request.messages), front, told)
+
+
+def _is_matched(
+    index: SessionIndex, session: Session, rivals: Sequence[Session], states: Callable[[Session], Sequence[Session]],
+    shown: _Shown, request: Request, weak: Collection[str],
+) -> bool:  # fmt: skip
+    """Does one of `rivals` fit the request better than `session`, or as well and under its system prompt?
+
+    states: the states of a rival that count
+    """
+    ids = ids_in(request)
 
     def rank(s: Session) -> tuple[bool, tuple[int, ...]]:
         """Does it end in some of that? And how well it fits, the best is the largest."""
-        left, said = without_summary(index, s, shown, asked)
         is_told = is_summed_up(index, s, request)
+        views = [(*without_summary(index, s, shown.said, shown.asked), is_told)]
+        if shown.front and s is not session:  # its client may put the same there by now
+            views.append((shown.said[shown.front :], shown.asked[shown.front :], False))
         found = (states_of if s is session else states)(s)
-        views = [(left, said, is_told)]
-        if front and s is not session:  # its client may put the same there by now
-            views.append((shown[front:], asked[front:], False))
         lacks, ends = max(_place_in(state, *view) for view in views for state in found)
-        return ends, (lacks, ends, is_told, held_ids(index, s, ids), s.family in weak, len(held_by(s)))
+        return ends, (lacks, ends, is_told, held_ids(index, s, ids), s.family in weak, len(shown.told_in(s)))
 
     _, own = rank(session)
-    ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
+    ranks = [(s, fit) for s in rivals for ends, fit in [rank(s)] if ends]
     alike = [s for s, fit in ranks if fit == own]
     return any(fit > own for _, fit in ranks) or under_prompt(index, [session, *alike], request) != [session]
 
@@ -247,6 +272,16 @@ def _before_asides(session: Session) -> list[Session]:
     head = session.head
     ends = [at for at in range(1, len(head)) if head[at - 1].message.role == "assistant"]
     return [*states_of(session), *(replace(session, head=head[:at]) for at in ends[-_ASIDES:])]
+
+
+def _got_last(index: SessionIndex, request: Request) -> tuple[int, list[Session]]:
+    """(index of the last answer that conversations got, those conversations without other people's); (0, []) if there
+    is no such answer."""
+    messages = request.messages
+    for end in range(len(messages) - 1, -1, -1):
+        if messages[end].role == "assistant" and (got := _got(index, messages[end], request)):
+            return end, got
+    return 0, []
 
 
 def _got(index: SessionIndex, answer: Message, request: Request) -> list[Session]:

@@ -199,7 +199,7 @@ def _index_produced(index: SessionIndex, session: Session, main: str, i: Item) -
 
 
 def _name(table: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict[str, list[Trace]]) -> None:
-    """Add a session to `index` under `value`, and record the entry in `traces`."""
+    """Add a session to `table` under `value`, and record the entry in `traces`."""
     holders = table[value]
     if sid not in holders:
         holders.add(sid)
@@ -251,7 +251,7 @@ def _pass(index: SessionIndex, main: str, call: Item) -> None:
 def _end(
     table: dict[bytes, list[str]], ends: dict[str, tuple[bytes, ...]], sid: str, chains: tuple[bytes, ...]
 ) -> None:
-    """Let `index` name a session under `chains` and nothing else; () removes it. ends: session -> chains under which it
+    """Let `table` name a session under `chains` and nothing else; () removes it. ends: session -> chains under which it
     is indexed"""
     for before in ends.pop(sid, ()):
         table[before].remove(sid)
