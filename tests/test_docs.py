@@ -18,13 +18,17 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lantern_proxy import Lantern, demo
+from lantern_proxy import Lantern, demo, turn_memo
 from lantern_proxy.admin.api import api_routes
 from lantern_proxy.app import create
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, ServerConfig, load
 from lantern_proxy.config.check import hints_of
+from lantern_proxy.proxy import ledger, tenants, writer
+from lantern_proxy.restore import scopes
+from lantern_proxy.session import indexing
 from lantern_proxy.turn import Reason, why_not
+from lantern_proxy.wire import incremental
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -216,6 +220,26 @@ def test_the_walk_leads_where_it_says(kept):
         metrics = httpx.get(f"{url}/lantern/metrics").text
         for name in re.findall(r"`(lantern_\w+)", TEXTS[ROOT / "docs/running.md"]):
             assert f"# TYPE {name.removesuffix('_total')}" in metrics, name
+
+
+def test_the_bounds_of_memory_are_those_of_the_code():
+    import lantern_proxy.restore.restorer  # noqa: F401  so that every cache of texts is there
+
+    own = (memo for memo in turn_memo._all if memo._make.__module__.startswith("lantern_proxy."))
+    texts = {memo._make: memo._most for memo in own}
+    (table,) = re.findall(r"^\| in memory \|.*?(?=\n\n)", TEXTS[ROOT / "docs/running.md"], re.M | re.S)
+    bounds = [row.split(" | ")[1] for row in table.splitlines()[2:]]
+    assert bounds == [
+        f"{indexing.SIZE} and {indexing.MOST_BYTES >> 20} MB per tenant, "
+        f"{tenants._SESSIONS:,} and {tenants._BYTES >> 20} MB in all",
+        f"{incremental._MOST_BODIES} per tenant, {incremental._MOST_BYTES >> 20} MB in all",
+        f"{sum(texts.values()) >> 20} MB",
+        f"of {ledger._KEPT:,} sessions, {ledger._KEPT_CHARS // 1_000_000} million characters",
+        f"{scopes.MAX_SCOPES}, {scopes.MAX_PASSAGES:,} passages in all",
+        f"{scopes.MAX_READ:,}, and as many of the index in use",
+        f"{scopes.MAX_PREPARED:,}, and as many of the index in use",
+        f"{writer._BACKLOG:,}",
+    ]
 
 
 def test_every_reason_why_something_was_skipped_is_explained():
