@@ -22,6 +22,7 @@ from lantern_proxy.history.record import (
     goes_on,
     items_of,
     keys_of,
+    new_answer,
     place_key,
     shown,
 )
@@ -122,7 +123,7 @@ def _versions(session: Session, request: Request, kept: Sequence[str | None]) ->
     if not asked or len(asked) == len(session.head) or any(e.key in kept for e in session.head[len(asked) :]):
         return range(0)
     start = end = kept.index(asked[-1].key) + 1 if asked[-1].key in kept else len(kept)
-    called = any(e.message.calls for e in session.head[len(asked) :])
+    called = any(m.calls for m in new_answer(session))
     while end < len(kept) and kept[end] is None and request.messages[end].role == "assistant":
         if request.messages[end].calls and not called:
             break

@@ -128,6 +128,11 @@ def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[I
             yield from m.items
 
 
+def prints_in(session: Session) -> set[bytes]:
+    """Fingerprints of the items of the session's head, without those of system messages."""
+    return {i.print for i in items_of(shown(session))}
+
+
 def chains(messages: Iterable[Message]) -> Sequence[bytes]:
     """Chain hash up to each message: see history.shared_prefix.chain_hashes."""
     return chain_hashes(tuple(messages))
@@ -174,6 +179,16 @@ def before_answer(session: Session) -> tuple[Entry, ...]:
     while session.answered and end and session.head[end - 1].produced:
         end -= 1
     return session.head[:end]
+
+
+def new_answer(session: Session) -> tuple[Message, ...]:
+    """The messages of the answer to the last request, which the client has not shown yet; () while there is none."""
+    return tuple(map(_messages, session.head[len(before_answer(session)) :]))
+
+
+def last_asked(session: Session) -> Message | None:
+    """The last user message before that answer; None if there is none."""
+    return next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
 
 
 def last_answer(session: Session) -> Message | None:

@@ -7,7 +7,17 @@ from itertools import takewhile
 
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.presentation import is_same_answer, was_asked_with
-from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
+from lantern_proxy.history.record import (
+    Session,
+    before_answer,
+    chains,
+    is_empty,
+    items_of,
+    last_asked,
+    new_answer,
+    place_key,
+    spoken,
+)
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.by_words import is_told_of_several
 from lantern_proxy.session.contested import went_on_elsewhere
@@ -109,8 +119,7 @@ def continued_reformatted(index: SessionIndex, request: Request) -> Session | No
     asked = {chain: at for at, chain in enumerate(found[:-1]) if request.messages[at + 1].role == "assistant"}
     for chain, at in sorted(asked.items(), key=lambda pair: -pair[1]):
         holders = index.by_asked.get(chain, ())
-        shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
-        answer = list(shown)
+        answer = _answer_behind(request, at) if holders else []
         alive = [s for s in map(index.sessions.__getitem__, holders) if s.api == request.api and s.answered]
         same = [s for s in alive if shows_system_of(s, request) and is_same_answer(_answer_of(s), answer)]
         if same:
@@ -200,7 +209,7 @@ def _answer_behind(request: Request, at: int) -> list[Item]:
 
 def _answer_of(session: Session) -> list[Item]:
     """The items of the session's last answer."""
-    return [i for e in session.head[len(before_answer(session)) :] for i in e.message.items]
+    return [i for m in new_answer(session) for i in m.items]
 
 
 def _may_ask_again(index: SessionIndex, session: Session, request: Request) -> bool:
@@ -337,7 +346,7 @@ def _is_asked_again(index: SessionIndex, session: Session, request: Request, ask
 
 def _shows_its_answer(session: Session, request: Request, asked: Collection[bytes]) -> bool:
     """Was one of the texts `asked` what the session was asked last, and does its answer follow in another format?"""
-    last = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
+    last = last_asked(session)
     if not session.answered or last is None or not _is_all_of(last, asked):
         return False
     at = next((at for at, m in enumerate(request.messages) if m.print == last.print), None)

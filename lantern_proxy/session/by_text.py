@@ -30,7 +30,7 @@ from lantern_proxy.session.index import (
     receivers_of,
     searchable,
     sessions_quoted,
-    side_of,
+    side_since,
 )
 from lantern_proxy.session.instructions import (
     asks_for_summary_of_head,
@@ -210,10 +210,8 @@ def _are_own(index: SessionIndex, session: Session, lines: Sequence[str]) -> boo
 def _is_noted(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does a request with the session's system prompt and tools hold, line by line, what a side call answered after the
     session's last turn? Its client puts that into notes, in place of the messages that they stand for."""
-    side = side_of(index, session)
-    if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
-        return False
-    if not (shows_system_of(session, request) and request.tools >= session.tools):
+    side = side_since(index, session)
+    if side is None or not (shows_system_of(session, request) and request.tools >= session.tools):
         return False
     lines = lines_in(side.head[-1].message, session, request)
     return bool(lines) and _are_own(index, session, lines)

@@ -6,7 +6,7 @@ from typing import Literal
 from lantern_proxy.history.containment import haystack_of
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.presentation import strings_of
-from lantern_proxy.history.record import Session, before_answer, items_of, spoken
+from lantern_proxy.history.record import Session, items_of, new_answer, spoken
 from lantern_proxy.session.index import PROBE_CHARS, SessionIndex
 from lantern_proxy.session.request_text import is_user_message, user_replies_last
 from lantern_proxy.session.retold_history import speaks_of_half, user_texts_before_last
@@ -71,6 +71,6 @@ def _is_among(said: str, passed: Iterable[str]) -> bool:
 
 def _waits_for(session: Session, asked: str) -> bool:
     """Did the session's last answer pass this text to a tool whose result is still missing?"""
-    calls = (call for e in session.head[len(before_answer(session)) :] for call in e.message.calls)
+    calls = (call for m in new_answer(session) for call in m.calls)
     passed = (plain(text) for call in calls for text in strings_of(call.text))
     return _is_among(asked, (text for text in passed if len(text) >= PROBE_CHARS))

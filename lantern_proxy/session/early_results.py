@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 
-from lantern_proxy.history.record import Session, before_answer, items_of
+from lantern_proxy.history.record import Session, before_answer, items_of, new_answer
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.index import PROBE_CHARS, SessionIndex, is_said_once
 from lantern_proxy.session.instructions import asks_for_summary
@@ -27,11 +27,10 @@ _CLOSES = re.compile(r"\n\s*</[\w:-]{1,40}>")
 
 def results_in(index: SessionIndex, session: Session, request: Request, *, named: bool) -> tuple[Message, ...]:
     """The results of the session's last calls, as a side call of it shows them. named: an id led to the session"""
-    before = before_answer(session)
-    calls = [i for e in session.head[len(before) :] for i in e.message.calls]
+    calls = [i for m in new_answer(session) for i in m.calls]
     if not calls:
         return ()
-    entries = islice(reversed(before), _LOOKED_AT)
+    entries = islice(reversed(before_answer(session)), _LOOKED_AT)
     said = [i for e in entries for i in reversed(e.message.items) if i.kind in ("text", "result") and i.text.strip()]
     shown = {i.print for i in items_of(request.messages)}
     is_end_shown = all(i.print in shown for i in said[:_ALL_THERE])  # what stood before may be summed up already

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Set
 from itertools import pairwise
 
-from lantern_proxy.history.record import Session, items_of, spoken
+from lantern_proxy.history.record import Session, prints_in, spoken
 from lantern_proxy.session.index import SessionIndex, main_of
 from lantern_proxy.turn import Message, Request
 
@@ -66,7 +66,7 @@ def _are_shuffled(session: Session, shown: list[Exchange]) -> bool:
 
 def _are_of_others(index: SessionIndex, session: Session, shown: list[Exchange]) -> bool:
     """Do at least as many exchanges that only other sessions had stand in front of the session's last answer?"""
-    held = {i.print for i in items_of(e.message for e in session.head)} | session.opening
+    held = prints_in(session) | session.opening
     main = main_of(session)
     got = [{main_of(index.sessions[sid]) for sid in index.by_answer[answer]} for _, answer in shown]
     own = [at for at, (_, answer) in enumerate(shown) if main in got[at] and answer not in session.opening]

@@ -157,6 +157,12 @@ def side_of(index: SessionIndex, session: Session) -> Session | None:
     return index.sessions.get(side_id(session.id))
 
 
+def side_since(index: SessionIndex, session: Session) -> Session | None:
+    """The same, if it was answered after the last message of `session`; else None."""
+    side = side_of(index, session)
+    return side if side is not None and side.answered and side.last_seen_at > session.last_seen_at else None
+
+
 def holder_of(session: Session) -> str:
     """Id of the session that is credited with what `session` holds: a sub-agent's session itself, and for any other
     side session its conversation."""

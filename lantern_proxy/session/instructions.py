@@ -9,7 +9,7 @@ from itertools import islice
 
 from lantern_proxy.history.containment import Haystack, haystack_of
 from lantern_proxy.history.forms import shows_system_of, system_text
-from lantern_proxy.history.record import Session, items_of, spoken
+from lantern_proxy.history.record import Session, items_of, prints_in, spoken
 from lantern_proxy.history.summaries import MARKER_CHARS, is_called_summary, is_long_text, side_summaries
 from lantern_proxy.history.text import behind_last, shared_front
 from lantern_proxy.history.transcript import transcript_text
@@ -225,7 +225,7 @@ def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, st
 
 def asks_for_summary_of_head(session: Session, request: Request) -> bool:
     """Does a system prompt ask for a summary, over messages that are all in the session's answered head?"""
-    names = {i.print for e in session.head for i in e.message.items}
+    names = prints_in(session)
     old = session.answered and all(i.print in names for i in items_of(request.messages))
     return old and _says_often(system_text(request))
 

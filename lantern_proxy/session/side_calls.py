@@ -18,12 +18,14 @@ from lantern_proxy.history.record import (
     is_empty,
     items_of,
     last_answer,
+    new_answer,
+    prints_in,
     shown,
     shown_prints,
     spoken,
 )
 from lantern_proxy.history.summaries import is_long_text
-from lantern_proxy.session.index import SessionIndex, side_of
+from lantern_proxy.session.index import SessionIndex, side_of, side_since
 from lantern_proxy.session.instructions import (
     asks_for_summary,
     asks_for_summary_of_head,
@@ -157,8 +159,7 @@ def _goes_on_behind_summary(index: SessionIndex, session: Session, request: Requ
 def _is_read_over(session: Session, request: Request) -> bool:
     """Does a request under another system prompt end in an answer and hold nothing new? Then the prompt asks for
     something made of the conversation."""
-    names = {i.print for e in session.head for i in e.message.items}
-    said = spoken(request.messages)
+    names, said = prints_in(session), spoken(request.messages)
     return said[-1].role == "assistant" and all(i.print in names for i in items_of(said))
 
 
@@ -168,8 +169,7 @@ def answers_calls(session: Session, request: Request) -> int:
 
     The results belong to the session whatever the system prompt: the model may have handed the conversation over.
     """
-    answer = session.head[len(before_answer(session)) :]
-    called = [i.print for e in answer for i in e.message.calls]
+    called = [i.print for m in new_answer(session) for i in m.calls]
     if not called:
         return 0
     used = takewhile(lambda i: i.kind in ("call", "result"), reversed([*items_of(request.messages)]))
@@ -181,9 +181,8 @@ def answers_calls(session: Session, request: Request) -> int:
 def _is_handed_over(session: Session, request: Request) -> bool:
     """Is a question for which the model called a tool asked again, with tools, behind all texts of the session and none
     of its calls? The model handed the conversation over, and its client leaves out what tools said."""
-    asked = before_answer(session)
-    texts = [i for i in items_of(e.message for e in asked) if i.kind == "text"]
-    is_waiting = any(e.message.calls for e in session.head[len(asked) :])
+    texts = [i for i in items_of(e.message for e in before_answer(session)) if i.kind == "text"]
+    is_waiting = any(m.calls for m in new_answer(session))
     is_talk = any(i.role == "assistant" for i in texts) and texts[-1].role == "user"
     return is_waiting and is_talk and bool(request.tools) and _prints(texts) == _prints(items_of(request.messages))
 
@@ -223,10 +222,8 @@ def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
 
 def summaries_since(index: SessionIndex, session: Session) -> list[str]:
     """Long texts that a side call of `session` was answered with after the session's last message."""
-    side = side_of(index, session)
-    if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
-        return []
-    made = items_of(e.message for e in side.head if e.produced)
+    side = side_since(index, session)
+    made = items_of(e.message for e in side.head if e.produced) if side is not None else ()
     told = (plain(text) for i in made if i.kind in ("text", "call") for text in parts_of(i.text))
     return [text for text in told if is_long_text(text)]
 

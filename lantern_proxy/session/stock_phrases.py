@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 
 from lantern_proxy.history.presentation import strings_of, was_asked_with
-from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
+from lantern_proxy.history.record import Session, before_answer, last_answer, last_asked, prints_in, spoken
 from lantern_proxy.history.summaries import is_long_text, side_summaries
 from lantern_proxy.history.text import breadth, mostly_equal, shared_front
 from lantern_proxy.session.index import (
@@ -62,7 +62,7 @@ def shares_only_stock_phrases(index: SessionIndex, session: Session, request: Re
     first = plain(shown[0].text)
     if any(text in first and is_own(index, session, text) for text in side_summaries(said.items())):
         return False  # its summary, in parts perhaps
-    prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
+    prints = prints_in(session) | session.opening
     last_shown = shown[-_LOOKED_AT:]
     held = [m for m in last_shown if _was_said(index, session, said, prints, m)]
     if len(held) < 2 or 2 * len(held) <= len(last_shown):
@@ -114,7 +114,7 @@ def _question_of(before: Sequence[Message]) -> Message:
 def _is_to_another(index: SessionIndex, session: Session, question: Message, answer: Message) -> bool:
     """Does the session's last answer stand behind a question other than its own: a short one that shares no word with
     it, or, if several heard this answer, one that was never asked here?"""
-    asked = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
+    asked = last_asked(session)
     then, now = plain(asked.text) if asked else "", plain(question.text)
     if was_asked_with(now, then) or mostly_equal(now, then):
         return False
