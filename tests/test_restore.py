@@ -1,5 +1,6 @@
 """Restoring: what was lost comes back, when it is asked for and when it is not; nothing else does."""
 
+import math
 import os
 import re
 import threading
@@ -20,8 +21,10 @@ from lantern_proxy.embed import Embedder, available
 from lantern_proxy.pack import WRAPPER_CHARS
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.breaker import Breaker
+from lantern_proxy.restore.offers import surroundings_of
 from lantern_proxy.restore.question import Evidence, idf_mass, is_answered, parse_question
 from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.turn import CLIENT, Filed, canonical, item, message
 
 LEXICAL = EmbedConfig(enabled="off")
@@ -754,6 +757,20 @@ def test_of_two_that_fit_a_question_alike_the_one_that_tells_more_comes_first(tm
         write(kept, filed(said))
         restored = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask("What about the peppers?", present=""))
     assert restored.placed[0].passage.turn == 2
+
+
+@pytest.mark.parametrize("form", ["{said}", "{state}\n\n{said}", "{said}\n\n{state}"])
+def test_an_answer_to_a_question_is_one_wherever_its_client_writes_the_state(tmp_path, form):
+    state = "<environment_details>\n# Open Tabs\nsrc/main.py\n</environment_details>"
+    talk = [("Let us plan the trip.", "Which town would you like?"), (form.format(said="Lugano", state=state), "Fine.")]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(talk))
+        scope = Scope(Key("t", None, "s"))
+        scope.catch_up(kept, math.inf)
+        said = {read.passage.text: row for row, read in enumerate(scope.passages) if read.passage.speaker != CLIENT}
+        told = [text for text, row in said.items() if surroundings_of(scope, row).answers]
+        scope.index.close()
+    assert told == ["Lugano"]
 
 
 def test_the_state_that_a_client_writes_into_every_message_takes_no_room_from_what_its_user_said(tmp_path):

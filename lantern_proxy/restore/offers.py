@@ -99,12 +99,13 @@ def _reports(scope: Scope, row: int) -> bool:
 
 
 def _answers(scope: Scope, row: int) -> bool:
-    """Does the message before this passage end with a question?"""
+    """Does the message before this passage end with a question? What a client writes around its user's words does not
+    count."""
     passage = scope.passages[row].passage
     at = row - 1
     while at > 0 and scope.passages[at].passage.speaker == CLIENT:
         at -= 1
-    if at < 0 or passage.part:
+    if at < 0:
         return False
     before = scope.passages[at]
     asked = before.passage.session == passage.session and before.passage.message != passage.message
