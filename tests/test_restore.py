@@ -773,6 +773,23 @@ def test_an_answer_to_a_question_is_one_wherever_its_client_writes_the_state(tmp
     assert told == ["Lugano"]
 
 
+def test_an_agent_reports_of_a_result_though_its_client_writes_the_state_behind_it(tmp_path):
+    result = [item("user", "text", "[read_file for 'main.py'] Result:\nPORT = 8443")]
+    state = [item("user", "text", "<environment_details>\nsrc/main.py\n</environment_details>")]
+    first, answer, result_of, report = filed([("Which port is it?", "I look."), ("", "It listens on port 8443.")])
+    with Archive(tmp_path / "a.db") as kept:
+        write(
+            kept, [first, answer, structs.replace(result_of, message=message("user", [*result, *state], b"{}")), report]
+        )
+        scope = Scope(Key("t", None, "s"))
+        scope.catch_up(kept, math.inf)
+        speakers = [read.passage.speaker for read in scope.passages]
+        reports = [surroundings_of(scope, row).reports for row in range(len(scope))]
+        scope.index.close()
+    assert speakers == ["user", "assistant", "tool", "client", "assistant"]
+    assert reports == [False, False, False, False, True]
+
+
 def test_the_state_that_a_client_writes_into_every_message_takes_no_room_from_what_its_user_said(tmp_path):
     def state(n: int) -> str:
         tabs = "\n".join(f"src/part_{(n + k) % 9}/view_{n * k % 7}.py" for k in range(6))

@@ -572,18 +572,36 @@ def test_what_is_asked_for_between_two_things_is_no_list_of_both():
     assert len(parse_question("What are the port, the host and the owner?").items) == 3
 
 
+STATE = "\n\n<environment_details>\nsrc/main.py\n</environment_details>"
+
+
+@pytest.mark.parametrize("state", ["", STATE])
 @pytest.mark.parametrize("answer_is_shown", [True, False])
-def test_a_question_whose_answer_a_block_shows_is_no_evidence(tmp_path, answer_is_shown):
-    said = "The Aurora sounds nice. How do we get from Lisbon to Tavira?", "By train to Tavira, 27 euros per adult."
+def test_a_question_whose_answer_a_block_shows_is_no_evidence(tmp_path, answer_is_shown, state):
+    asked = f"The Aurora sounds nice. How do we get from Lisbon to Tavira?{state}"
     with Archive(tmp_path / "a.db", synchronous="normal") as archive:
-        write(archive, filed([said]))
+        write(archive, filed([(asked, "By train to Tavira, 27 euros per adult.")]))
         restorer = Restorer(archive, Config(embed=LEXICAL), None)
         with restorer._scope(ask()) as scope:
-            shown = [read.passage.id for read in scope.passages][: 1 + answer_is_shown]
+            shown = [read.passage.id for read in scope.passages][:: len(scope) - 1][: 1 + answer_is_shown]
             asked = candidate_of(scope, 0)._replace(lost=(1,))
             found = without_echoes([asked], scope, {"lisbon": 1.0}, ask(shown=frozenset(shown)))
         restorer.close()
     assert found == ([] if answer_is_shown else [asked])
+
+
+@pytest.mark.parametrize("state", ["", STATE])
+def test_what_repeats_a_message_that_a_block_shows_is_no_evidence_behind_the_state_that_a_client_wrote(tmp_path, state):
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed([(f"We leave from gate 12 at 9:40.{state}", "Noted: gate 12, at 9:40.")]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        with restorer._scope(ask()) as scope:
+            shown = frozenset([scope.passages[0].passage.id])
+            answer = candidate_of(scope, len(scope) - 1)
+            found = without_echoes([answer], scope, {"gate": 1.0}, ask(shown=shown))
+        restorer.close()
+    assert answer.passage.speaker == "assistant"
+    assert found == []
 
 
 def candidate_of(scope, row):

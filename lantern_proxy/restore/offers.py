@@ -18,7 +18,6 @@ from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
 from lantern_proxy.restore.salience import Surroundings, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
-from lantern_proxy.turn import CLIENT
 
 SHARPNESS = 1.0
 """How fast the likelihood of being evidence falls with the fused score: by e for each standard deviation."""
@@ -91,7 +90,7 @@ def surroundings_of(scope: Scope, row: int) -> Surroundings:
 def _reports(scope: Scope, row: int) -> bool:
     """Is it an assistant's message right after a tool result?"""
     passage = scope.passages[row].passage
-    at = row - passage.part - 1
+    at = scope.said_last(row - passage.part - 1)
     if passage.speaker != "assistant" or passage.tools or at < 0:
         return False
     before = scope.passages[at].passage
@@ -102,9 +101,7 @@ def _answers(scope: Scope, row: int) -> bool:
     """Does the message before this passage end with a question? What a client writes around its user's words does not
     count."""
     passage = scope.passages[row].passage
-    at = row - 1
-    while at > 0 and scope.passages[at].passage.speaker == CLIENT:
-        at -= 1
+    at = scope.said_last(row - 1)
     if at < 0:
         return False
     before = scope.passages[at]

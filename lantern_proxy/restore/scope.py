@@ -27,6 +27,7 @@ from lantern_proxy.restore.passages import MOST_PREPARED, STEP, Passages
 from lantern_proxy.restore.richest import Richest
 from lantern_proxy.restore.row_cache import RowCache
 from lantern_proxy.signals.late import DIM, Tokens
+from lantern_proxy.turn import CLIENT
 
 Vectors = npt.NDArray[np.float32]
 Floats32 = npt.NDArray[np.float32]
@@ -262,6 +263,14 @@ class Scope:
         first, last = ordered.searchsorted((place, place + 1))
         rows: list[int] = order[first:last].tolist()
         return rows
+
+    def said_last(self, row: int) -> int:
+        """The last row up to `row` without what clients write around their users' words; -1 if there is none."""
+        return next((at for at in range(row, -1, -1) if self.passages[at].passage.speaker != CLIENT), -1)
+
+    def said_next(self, row: int) -> int:
+        """The first such row from `row` on; len(self) if there is none."""
+        return next((at for at in range(row, len(self)) if self.passages[at].passage.speaker != CLIENT), len(self))
 
     def _in_order(self) -> tuple[Ints, Ints]:
         """(n,) rows sorted by place, and (n,) their places."""

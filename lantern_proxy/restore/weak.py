@@ -79,14 +79,15 @@ def _only_asks_for_what_is_there(candidate: Candidate, lost: Sequence[int], scop
         return False
     if passage.speaker == "assistant":
         return len(lost) < len(lines) and all(ends_asking(lines[i].flat) for i in lost)
-    after = scope.passages[candidate.row + 1].passage if candidate.row + 1 < len(scope) else passage
+    at = scope.said_next(candidate.row + 1)
+    after = scope.passages[at].passage if at < len(scope) else passage
     return after.id in ask.shown and (after.speaker, after.session) == ("assistant", passage.session)
 
 
 def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> list[frozenset[str]]:
     """The words of the user message that the assistant replies to, if a block in the request shows it; else empty."""
     passage = candidate.passage
-    at = candidate.row - passage.part - 1
+    at = scope.said_last(candidate.row - passage.part - 1)
     if passage.speaker != "assistant" or passage.tools or at < 0:
         return []
     before = scope.passages[at]
