@@ -28,6 +28,10 @@ OTHERS = [
 ]
 
 
+STATE = "\n\n<environment_details>\nsrc/main.py\n</environment_details>"
+"""What a client writes behind its user's words."""
+
+
 @pytest.fixture
 def block_of(tmp_path):
     """(turns, question) -> the text of its question block, of a conversation about many other things."""
@@ -410,6 +414,7 @@ def test_what_stands_beside_an_answer_that_a_block_shows_is_no_evidence(tmp_path
     ("said", "comes_back"),
     [
         ("Write a summary of all that was said so far, so that the work can go on.", False),
+        (f"Write a summary of all that was said so far, so that the work can go on.{STATE}", False),
         ("Plan the trip with berth code QX-4471, avoid Nyborg, where Uncle Per lives.", True),
         ("Summarise this for my mother: surgery on May 5 at 9:20 in room B114, bring the red folder.", True),
     ],
@@ -420,7 +425,7 @@ def test_of_what_a_summary_answers_only_the_order_for_it_is_left_out(tmp_path, s
         write(archive, filed([*OTHERS[:9], (said, answer)]))
         asked = replace(ask(present=answer), summary=answer)
         text = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(asked).text
-    assert (said in text) is comes_back
+    assert (said.removesuffix(STATE) in text) is comes_back
 
 
 def test_a_word_for_summaries_in_what_a_user_said_does_not_keep_it_out_of_a_window(tmp_path):
@@ -570,9 +575,6 @@ def test_how_many_is_answered_by_the_latest_count_and_not_by_who_else_asked_how_
 def test_what_is_asked_for_between_two_things_is_no_list_of_both():
     assert parse_question("How many days are between my first draft and the exam?").items == ()
     assert len(parse_question("What are the port, the host and the owner?").items) == 3
-
-
-STATE = "\n\n<environment_details>\nsrc/main.py\n</environment_details>"
 
 
 @pytest.mark.parametrize("state", ["", STATE])

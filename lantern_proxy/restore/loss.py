@@ -137,7 +137,7 @@ def _is_summary_prompt(summary: str, scope: Scope, row: int) -> bool:
     prompt, answered = scope.passages[row].passage, 0
     if prompt.speaker != "user" or not SUMMED_UP.search(prompt.text) or NUMBER.search(prompt.text):
         return False
-    for at in range(row + 1, len(scope)):
+    for at in range(scope.said_next(row + 1), len(scope)):
         piece = scope.passages[at]
         answer = piece.passage
         if (answer.session, answer.speaker) != (prompt.session, "assistant") or piece.flat not in summary:
