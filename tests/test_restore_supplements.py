@@ -201,6 +201,16 @@ def test_an_answer_stands_beside_the_question_that_was_asked_then(block_of):
     assert "Eight." in with_both
 
 
+@pytest.mark.parametrize("form", ["{said}", "{state}\n\n{said}", "{said}{state}"])
+def test_an_answer_stands_beside_its_question_wherever_its_client_writes_the_state(block_of, form):
+    turns = [
+        ("Let's plan the workshop.", "How many people come to the workshop on the 14th?"),
+        (form.format(said="Eight.", state=STATE), "Then hall B."),
+    ]
+    others = OTHERS[:14]
+    assert "Eight." in block_of([], "How many people come to the workshop?", [*others, *turns, *others])
+
+
 def test_what_an_agent_said_behind_its_calls_stands_beside_the_question_that_was_asked_then(tmp_path):
     said = [
         ("Who owns the nightly export job?", "Ines does, since the reorganisation in March."),

@@ -139,7 +139,7 @@ class Supplements:
         if offer.passage.speaker != "assistant" or offer.passage.tools:
             return []
         old_text = pack.join(offer.passage.text, offer.spans)
-        before = self.scope.at(int(self.scope.places[row]) - 1)[-1:]
+        before = self._said_before(row)
         asked = [(other, self._passage(other).text) for other in before if self._passage(other).speaker == "user"]
         updates = [news for other, text in asked for news in self._updates.of(other, text, sentences_of(text))]
         words, old = self.mass.keys() & filter(str.isalpha, content_of(old_text)), Changes(old_text)
@@ -154,7 +154,7 @@ class Supplements:
         """The row of the answer to the message at `row`: what somebody else said next or, after tool calls, the last
         assistant message of the turn. Of a long answer, the passage that covers most of the question."""
         asked = self._passage(row)
-        next_ = self.scope.at(int(self.scope.places[row]) + 1)
+        next_ = self._said_after(row)
         if next_ and self._passage(next_[0]).speaker in ("user", "assistant") and not self._passage(next_[0]).tools:
             behind = next_ if _who(self._passage(next_[0])) != _who(asked) else []
         else:
@@ -175,9 +175,21 @@ class Supplements:
 
     def _question_before(self, row: int) -> list[int]:
         """The row of the message before `row`, if it ends with a question."""
-        before = self.scope.at(int(self.scope.places[row]) - 1)
-        there = [n for n in before[-1:] if self._passage(n).speaker in ("user", "assistant")]
+        there = [n for n in self._said_before(row) if self._passage(n).speaker in ("user", "assistant")]
         return [n for n in there if ends_asking(self.scope.passages[n].flat)]
+
+    def _said_before(self, row: int) -> list[int]:
+        """The last row of the message before the one at `row`, without what its client wrote around its user's words;
+        empty if there is none."""
+        before = self.scope.at(int(self.scope.places[row]) - 1)
+        last = self.scope.said_last(before[-1]) if before else -1
+        return [last] if last in before else []
+
+    def _said_after(self, row: int) -> list[int]:
+        """Rows of the message after the one at `row`, without what its client wrote in front of its user's words."""
+        after = self.scope.at(int(self.scope.places[row]) + 1)
+        first = self.scope.said_next(after[0]) if after else 0
+        return [n for n in after if n >= first]
 
     @property
     def _updates(self) -> Updates:
@@ -198,7 +210,7 @@ class Supplements:
         """The row of the short answer to the question at the end of the passage at `row`, if that question is
         relevant."""
         last = self.scope.passages[row].lines[-1]
-        next_ = self.scope.at(int(self.scope.places[row]) + 1)[:1]
+        next_ = self._said_after(row)
         asked = ends_asking(last.flat) and offer.spans[-1][1] >= last.end and coverage(self.mass, last.words) > 0
         return next_ if asked and next_ and is_short(self._passage(next_[0])) else []
 
