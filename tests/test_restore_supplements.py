@@ -643,10 +643,11 @@ def test_of_an_update_that_a_block_shows_filler_does_not_come_as_well(tmp_path):
     assert restored is None or "Oh, nice" not in restored.text
 
 
-def test_a_correction_right_after_a_message_needs_no_word_of_it(block_of):
+@pytest.mark.parametrize("state", ["", f"{STATE}\n\n"])
+def test_a_correction_right_after_a_message_needs_no_word_of_it(block_of, state):
     text = block_of(
         [("Bring the fish on Friday, eight portions, with lemon.", "Eight portions of fish on Friday.")],
         "Which portions of fish do we want?",
-        [("Too much, make it 3.", "Changed."), *OTHERS],
+        [(f"{state}Too much, make it 3.", "Changed."), *OTHERS],
     )
     assert "make it 3" in text

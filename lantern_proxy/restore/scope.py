@@ -264,6 +264,12 @@ class Scope:
         rows: list[int] = order[first:last].tolist()
         return rows
 
+    def said_at(self, place: int) -> list[int]:
+        """Rows of the message at a place, without what its client wrote in front of its user's words; ascending."""
+        rows = self.at(place)
+        first = self.said_next(rows[0]) if rows else 0
+        return [row for row in rows if row >= first]
+
     def said_last(self, row: int) -> int:
         """The last row up to `row` without what clients write around their users' words; -1 if there is none."""
         return next((at for at in range(row, -1, -1) if self.passages[at].passage.speaker != CLIENT), -1)

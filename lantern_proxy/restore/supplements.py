@@ -154,7 +154,7 @@ class Supplements:
         """The row of the answer to the message at `row`: what somebody else said next or, after tool calls, the last
         assistant message of the turn. Of a long answer, the passage that covers most of the question."""
         asked = self._passage(row)
-        next_ = self._said_after(row)
+        next_ = self.scope.said_at(int(self.scope.places[row]) + 1)
         if next_ and self._passage(next_[0]).speaker in ("user", "assistant") and not self._passage(next_[0]).tools:
             behind = next_ if _who(self._passage(next_[0])) != _who(asked) else []
         else:
@@ -185,12 +185,6 @@ class Supplements:
         last = self.scope.said_last(before[-1]) if before else -1
         return [last] if last in before else []
 
-    def _said_after(self, row: int) -> list[int]:
-        """Rows of the message after the one at `row`, without what its client wrote in front of its user's words."""
-        after = self.scope.at(int(self.scope.places[row]) + 1)
-        first = self.scope.said_next(after[0]) if after else 0
-        return [n for n in after if n >= first]
-
     @property
     def _updates(self) -> Updates:
         return Updates(self.scope, self.mass, self.ask, self.contexts)
@@ -210,7 +204,7 @@ class Supplements:
         """The row of the short answer to the question at the end of the passage at `row`, if that question is
         relevant."""
         last = self.scope.passages[row].lines[-1]
-        next_ = self._said_after(row)
+        next_ = self.scope.said_at(int(self.scope.places[row]) + 1)
         asked = ends_asking(last.flat) and offer.spans[-1][1] >= last.end and coverage(self.mass, last.words) > 0
         return next_ if asked and next_ and is_short(self._passage(next_[0])) else []
 

@@ -148,7 +148,7 @@ class Updates:
         place = int(places[row])
         replies = [other for other in rivals if self._passage(other).speaker == "assistant"]
         replied = [before for before in scope.neighbours(np.array(replies, np.int64), -1).tolist() if before >= 0]
-        next_ = [r for by in (1, 2) for r in scope.at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
+        next_ = [r for by in (1, 2) for r in scope.said_at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
         scope.passages.read(replied)
         near, found = dict.fromkeys([*rivals, *replied, *next_]), list[int]()
         later = [other for other in near if places[other] > place]
@@ -182,7 +182,7 @@ class Updates:
         scope = self.scope
         place, session = int(scope.places[row]), self._passage(row).session
         for by in range(1, MOST_STEPS + 1):
-            rows = scope.at(place + by)[:1]
+            rows = scope.said_at(place + by)[:1]
             passage = self._passage(rows[0]) if rows else None
             if passage is None or passage.session != session or passage.speaker == "user":
                 return rows[0] if passage is not None and passage.session == session else None
