@@ -85,7 +85,7 @@ def _main(index: SessionIndex, request: Request, found: Link, now: float, new_id
         session = replace(session, lost=True, before=answers_of(session.head))
     after, filed = advance(session, lines, kept, now=now, abandoned=verdict.abandoned)
     after = replace(after, before_form=before_form(base, request))
-    if verdict.event == "branch" or (verdict.is_loss and verdict.abandoned):
+    if verdict.event == "branch" or (verdict.event == "window" and verdict.abandoned):
         after = with_branch(after, base)
     elif verdict.is_loss:
         after = replace(after, before_loss=base.before_loss or alone(base))

@@ -279,10 +279,11 @@ def greedy(
 def _companions_of(
     offer: Offer, companions: Mapping[int, Sequence[Offer]], marginal: "_Marginal", room: "_Room", *, spare: bool
 ) -> Iterator[Choice]:
-    """The companions of a chosen offer that are not yet in the block."""
+    """The companions of a chosen offer that are not yet in the block, each followed by its own."""
     for other in companions.get(offer.passage.id, ()):
         if other.spare is spare and marginal.drop(other.passage.id) and (choice := room.put(other)) is not None:
             yield choice
+            yield from _companions_of(other, companions, marginal, room, spare=spare)
 
 
 class _Marginal:

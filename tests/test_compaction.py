@@ -304,6 +304,23 @@ def test_an_answer_in_front_of_what_is_kept_of_the_user_is_a_summary_in_one_mess
     assert (step.event, step.verdict.anchor, step.session.id) == ("compacted", 1, chat.session)
 
 
+@pytest.mark.parametrize(
+    ("order", "front", "is_order"),
+    [
+        ("Write a summary of all that was said.", "", True),
+        ("Write down all that was said.", "", False),  # a user may want it
+        ("Write a summary of all that was said.", "Somebody wrote me a long letter about the harbour. " * 40, False),
+    ],
+)
+def test_what_a_client_says_to_get_its_summary_is_not_lost_as_what_a_user_says_is(order, front, is_order):
+    chat = Chat(Lab(), named="x")
+    for said, answer in [*turns("zephyr", 6), (order, summary_of("zephyr", 6))]:
+        chat.turn(said, answer)
+    step = chat.send([user(front + summary_of("zephyr", 6)), user("Now add a metric to zephyr.")])
+    filed = {f.key: f.message.text for f in chat.lab.kept[chat.session].filed}
+    assert (step.event, [filed[key] for key in step.verdict.abandoned]) == ("compacted", [order] * is_order)
+
+
 @pytest.mark.parametrize("project", ["zephyr", "birch"])
 def test_a_last_answer_that_is_shown_to_a_new_chat_with_a_question_in_one_message_is_no_compaction(project):
     lab = Lab()

@@ -203,6 +203,16 @@ def test_where_room_is_short_a_line_comes_with_what_it_stands_under_or_not_at_al
     assert "Day 3, Wien: Hotel Post, 74 euros." in shown
 
 
+def test_what_comes_along_with_a_passage_brings_what_belongs_to_it():
+    offers = [offer("a" * 40, 1.0, 0), offer("b" * 40, 0.9, 1)]
+    correction, its_correction = offer("c" * 40, 1.0, 2), offer("d" * 40, 1.0, 3)
+    companions = {
+        o.passage.id: [c] for o, c in [(offers[0], offers[1]), (offers[1], correction), (correction, its_correction)]
+    }
+    picked = greedy(offers, 10_000, Mmr(1.0, 0.5, lambda a, b: 0.0), companions=companions)
+    assert [choice.text[0] for _, choice in picked] == ["a", "b", "c", "d"]
+
+
 def test_what_is_said_already_comes_last():
     same = ["port", "staging"]
     offers = [

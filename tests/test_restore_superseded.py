@@ -325,3 +325,21 @@ def test_a_long_text_of_plain_words_is_read_in_time_that_grows_with_it():
 def test_a_stop_word_behind_a_number_is_no_unit():
     assert Changes("The share of waste is 11.9.").has_same_unit("It's 8.1 really.")
     assert not Changes("The share of waste is 11.9.").has_same_unit("It's 8.1 litres.")
+
+
+def test_a_function_word_of_another_language_behind_a_number_is_no_unit():
+    assert Changes("Die Pumpe kostet 34.200 mit Einbau.").has_same_unit("Preis dann 36.500")
+    assert Changes("La pompe pèse 45 kg.").has_same_unit("Elle pèse 41 kg.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "other"),
+    [
+        ("豆は月40キロ、1キロ2,600円です。", "30キロから始めます", "席は18席です"),
+        ("鯖サンドは950円。", "母が高いと言ったので、880円にしました。", "検査は3月24日です。"),
+        ("会费每人260元。", "改成每人240元吧", "一共有12位"),
+    ],
+)
+def test_a_number_within_a_text_without_spaces_has_the_unit_right_behind_it(old, new, other):
+    assert Changes(old).has_same_unit(new)
+    assert not Changes(old).has_same_unit(other)

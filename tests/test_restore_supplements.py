@@ -651,3 +651,30 @@ def test_a_correction_right_after_a_message_needs_no_word_of_it(block_of, state)
         [(f"{state}Too much, make it 3.", "Changed."), *OTHERS],
     )
     assert "make it 3" in text
+
+
+@pytest.mark.parametrize("between", [[], [("How do dolphins sleep?", "With one half of the brain at a time.")]])
+def test_a_correction_in_the_next_statement_needs_one_rare_word_of_what_it_corrects(block_of, between):
+    old = "The heat pump costs 34,200 with everything, by Krogmann, and the radiators stay as they are."
+    later = (
+        "Krogmann calculated again: nobody insulates the northern wall, so the larger model, the price is then 36,500."
+    )
+    turns = [*OTHERS[:9], (old, "Noted."), *between, (later, "All set."), *OTHERS[9:]]
+    assert later in block_of([], "What does the heat pump cost?", turns)
+
+
+def test_each_of_several_values_that_are_asked_for_comes_with_its_correction(block_of):
+    told = (
+        ("alder", "holds", "40 litres"), ("birch", "takes", "30 hours"), ("cedar", "costs", "75 euros"),
+        ("dogwood", "weighs", "12 kg"), ("elder", "measures", "90 cm"),
+    )  # fmt: skip
+    turns = [
+        turn
+        for name, does, value in told
+        for turn in (
+            (f"The {name} {does} {value}.", "Noted."),
+            (f"Not {value}, it's {value.replace(' ', '1 ')}.", "Ok."),
+        )
+    ]
+    text = block_of([], "What about alder, birch, cedar, dogwood and elder?", [*OTHERS, *turns])
+    assert [value for _, _, value in told if value.replace(" ", "1 ") not in text] == []

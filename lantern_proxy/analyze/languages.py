@@ -84,7 +84,7 @@ _FUNCTION_WORDS = tuple(
 _LEAST_FUNCTION_WORDS = 2
 
 
-_ANY_FUNCTION_WORDS = frozenset().union(*_FUNCTION_WORDS)
+ANY_FUNCTION_WORDS = frozenset().union(*_FUNCTION_WORDS)
 
 
 def function_words(words: Sequence[str], english: AbstractSet[str]) -> frozenset[str]:
@@ -94,7 +94,7 @@ def function_words(words: Sequence[str], english: AbstractSet[str]) -> frozenset
     """
     question_words = frozenset(words)
     least = max(_LEAST_FUNCTION_WORDS, len(english & question_words) + 1)
-    if len(question_words & _ANY_FUNCTION_WORDS) < least:
+    if len(question_words & ANY_FUNCTION_WORDS) < least:
         return frozenset()
     most = max(_FUNCTION_WORDS, key=lambda known: len(known & question_words))
     return most if len(most & question_words) >= least else frozenset()

@@ -38,6 +38,7 @@ from lantern_proxy.compaction.rewrites import (
 )
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
 from lantern_proxy.history.record import Entry, Said, Session, goes_on
+from lantern_proxy.history.summaries import SUMMARY_CHARS, SUMMED_UP
 from lantern_proxy.history.text import behind_last
 from lantern_proxy.history.transcript import beginning, ending
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain
@@ -58,7 +59,8 @@ class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     gone: tuple[str, ...] = ()
     """Keys of messages that are in the session's head and not in the request."""
     abandoned: tuple[str, ...] = ()
-    """Those of `gone` that the client took back (an edit, a rewind); they are not lost."""
+    """Those of `gone` that the client took back (an edit, a rewind) or that only asked for a summary; they are not
+    lost."""
     anchor: int | None = None
     """Index of the message where the loss happened: the summary, the first kept user text, the cleared result."""
     summary: int | None = None
@@ -114,11 +116,30 @@ def compare(
     abandoned = gone if event in ("turn", "retry", "branch") and not joined else ()
     if event == "window":
         abandoned = diff.taken_back
+    if event == "compacted":
+        abandoned = _summary_order(diff, request, summary)
     asked = _asked_beside(diff, summary) if summary is not None else ""
     return Verdict(
         event=event, kept=diff.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary,
         dressed=diff.dressed if session.lost and event not in LOSSES else {}, asked=asked,
     )  # fmt: skip
+
+
+def _summary_order(diff: Diff, request: Request, summary: int | None) -> tuple[str, ...]:
+    """The key of the gone message with which the client asked for the summary. It mentions a summary, and the session's
+    last answer, which followed it, makes up most of the message that holds the summary.
+
+    An answer that is merely quoted there proves nothing: then the message before it is the user's own.
+    """
+    head = diff.session.head
+    answer = [*takewhile(lambda entry: entry.produced, reversed(head))]
+    if summary is None or not answer or len(answer) == len(head):
+        return ()
+    order, said = head[-len(answer) - 1], plain(request.messages[summary].text)
+    told = [text for entry in answer if (text := plain(entry.message.text)) and text in said]
+    if order.message.role != "user" or order.key not in diff.gone_keys or not SUMMED_UP.search(order.message.text):
+        return ()
+    return (order.key,) if sum(map(len, told)) >= max(SUMMARY_CHARS, len(said) // 2) else ()
 
 
 def _is_begun(session: Session, request: Request) -> bool:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lantern_proxy.analyze import STOP_WORDS, folded, terms
+from lantern_proxy.analyze.languages import ANY_FUNCTION_WORDS
 from lantern_proxy.turn_memo import Memo
 
 _TO = r"\b[^.?!]{0,60}?\bto"
@@ -59,8 +60,11 @@ _WRITTEN = (
     "[\u3007\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341\u767e\u5343\u4e07\u842c\u4e24\u5169]"
 )
 """A Chinese or Japanese numeral."""
+_UNSPACED = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+"""A letter of a script in which a number follows a word without a space."""
+_START = rf"(?:\b|(?<={_UNSPACED}))"
 _VALUE = (
-    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing starts in the middle of a word
+    rf"(?:{_START}(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing starts in the middle of a word
     # /etc/hosts, ~/notes.md, src/main.rs, ann@corp.example
     r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+|\b[\w.+-]{1,60}+@[\w-]+(?:\.[\w-]+)+)"
     # 2024-05-03, 3rd May, May 3, 2024, Monday, 5 p.m., 17:30
@@ -68,7 +72,7 @@ _VALUE = (
     r"|September|October|November|December)\b(?: \d{1,2}(?:st|nd|rd|th)?\b)?(?:,? \d{4}\b)?"
     r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b\d{1,2}:\d\d\b)"
     # 9443, $1,200.50, v2.1, 15%
-    r"|(?P<number>[$\u20ac\u00a3]?\bv?\d+(?:[.,]\d+)*%?)"
+    rf"|(?P<number>[$\u20ac\u00a3]?{_START}v?\d+(?:[.,]\d+)*%?)"
     # `a b`, user_id, main.py, parseConfig, and names within a sentence
     r"|(?P<name>`[^`\n]{1,60}`|\b\w+_\w+\b|\b\w+\.(?:py|js|ts|go|rs|md|json|ya?ml|toml|sql|db|txt)\b|\b[a-z]+[A-Z]\w*\b"
     r"|(?<=[\w,] )(?:[A-Z]\w+(?: [A-Z]\w+)*|(?!I\b)[A-Z]\b)))"
@@ -83,7 +87,8 @@ _VALUE = (
 _PIECES = re.compile(rf"(?:{_PLAIN}\s*+|\s++)*+(?:{_VALUE}|[A-Za-z]++|.|\Z)", re.S)
 """A value or anything else, and the plain words before it, which are skipped at once."""
 _WORD = re.compile(r"\w+")
-_BEHIND = re.compile(r"\s*(\w+)")
+_BEHIND = re.compile(rf"\s*([\u30a0-\u30ff]+|{_UNSPACED}|(?:(?!{_UNSPACED})\w)+)")
+"""The word behind a number; in a script without spaces one letter, or a word in katakana."""
 _PIECE = re.compile(r"\w+|[=,;:()\u2014\u3001\uff0c\uff1b\uff1a]")
 _LINKING = frozenset(
     """
@@ -239,7 +244,8 @@ def _unit(text: str, at: int, sort: str) -> str:
     """The word right after a number that ends at `at`, unless it is a stop word."""
     behind = _BEHIND.match(text, at) if sort == "number" else None
     word = behind.group(1).lower() if behind else ""
-    return "" if word in STOP_WORDS else _stem_or_value(word)
+    is_function_word = word in STOP_WORDS or (word in ANY_FUNCTION_WORDS and word not in _UNIT_WORDS)
+    return "" if is_function_word else _stem_or_value(word)
 
 
 def _values(text: str) -> list[re.Match[str]]:

@@ -37,7 +37,7 @@ from lantern_proxy.restore.updates import (
 )
 from lantern_proxy.turn import Passage
 
-LEADERS = 3
+LEADERS = 6
 """How many of the best offers get supplements."""
 ANSWER_CHARS, SHORT_CHARS = 300, 60
 """Most characters of an answer that is added to its question, and of an answer to which its question is added."""

@@ -28,8 +28,8 @@ RIVALS, SHORT_RIVALS = 6, 24
 SHARE, SHARE_ALONE = 0.25, 0.4
 """Least share of a later sentence's idf that it has in common with the earlier message: if it has another value of the
 same sort, and if it has none."""
-SHARE_NEXT, SHARE_CHANGED = 0.2, 0.35
-"""The same for a sentence of the next message, and for the words before the value of one that signals a change."""
+SHARE_CHANGED = 0.35
+"""The same for the words before the value of a sentence that signals a change."""
 SHARE_SAME = 0.6
 """Least share of a later sentence's words, apart from values, that an earlier sentence has, if nothing else links
 them."""
@@ -162,30 +162,29 @@ class Updates:
         return found + [r for r in next_ if self.contexts.stands_alone(r) and self._context_of_short(r, said)]
 
     def _next_correction(self, row: int, old: "_Earlier") -> list[int]:
-        """The row of the user's next message, if it is not long and corrects the one at `row`: it has another value of
-        the same unit, or takes something back, and repeats an old value or is about the same: a rare word is enough
-        where nothing is asked for."""
-        found = self._next_user(row)
+        """The row of the user's next statement, if it is not long and corrects the message at `row`: it has another
+        value of the same unit, or takes something back, and repeats an old value or a rare word."""
+        found = self._next_statement(row)
         flat = self.scope.passages[found].flat if found is not None else ""
-        said = [part for part in sentences_of(flat) if not ends_asking(part)] if len(flat) <= STATEMENT_CHARS else []
-        if found is None or not said:
+        if found is None or len(flat) > STATEMENT_CHARS:
             return []
+        said = _stated(flat)
         text = " ".join(said)
-        least, rarities = SHARE_NEXT if self.mass else 0.0, self.scope.rarities
-        weights = ({term: rarities[term] for term in content_of(part)} for part in said)
-        links = old.values.names_old_value(text) or any(_shares(each, old.about, least) for each in weights)
+        links = old.values.names_old_value(text) or not old.rare.isdisjoint(content_of(text))
         takes = takes_back(said[0]) and not all(map(greets, said))
         return [found] if links and (takes or old.values.has_same_unit(text)) else []
 
-    def _next_user(self, row: int) -> int | None:
-        """The row of the user's next message in the session."""
+    def _next_statement(self, row: int) -> int | None:
+        """The row of the user's next message in the session that does not only ask."""
         scope = self.scope
         place, session = int(scope.places[row]), self._passage(row).session
         for by in range(1, MOST_STEPS + 1):
             rows = scope.said_at(place + by)[:1]
             passage = self._passage(rows[0]) if rows else None
-            if passage is None or passage.session != session or passage.speaker == "user":
-                return rows[0] if passage is not None and passage.session == session else None
+            if passage is None or passage.session != session:
+                return None
+            if passage.speaker == "user" and _stated(scope.passages[rows[0]].flat):
+                return rows[0]
         return None
 
     def _context_of_short(self, row: int, said: frozenset[str]) -> Context | None:
@@ -276,6 +275,11 @@ def content_of(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 11)
 def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(text[a:b] for a, b in sentences(text))
+
+
+def _stated(flat: str) -> list[str]:
+    """The sentences of a text that do not ask."""
+    return [part for part in sentences_of(flat) if not ends_asking(part)]
 
 
 def _shares(weights: Mapping[str, float], about: Collection[str], least: float) -> bool:
