@@ -325,6 +325,7 @@ def test_a_long_text_of_plain_words_is_read_in_time_that_grows_with_it():
 def test_a_stop_word_behind_a_number_is_no_unit():
     assert Changes("The share of waste is 11.9.").has_same_unit("It's 8.1 really.")
     assert not Changes("The share of waste is 11.9.").has_same_unit("It's 8.1 litres.")
+    assert not Changes("The insulin went to ward 4A.").has_same_unit("The code is 3390.")
 
 
 def test_a_function_word_of_another_language_behind_a_number_is_no_unit():

@@ -241,11 +241,15 @@ class ParsedStatement:
 
 
 def _unit(text: str, at: int, sort: str) -> str:
-    """The word right after a number that ends at `at`, unless it is a stop word."""
+    """The word right after a number that ends at `at`, unless a space and a word without content follow."""
     behind = _BEHIND.match(text, at) if sort == "number" else None
-    word = behind.group(1).lower() if behind else ""
-    is_function_word = word in STOP_WORDS or (word in ANY_FUNCTION_WORDS and word not in _UNIT_WORDS)
-    return "" if is_function_word else _stem_or_value(word)
+    if behind is None:
+        return ""
+    word = behind[1].lower()
+    if behind.start(1) == at:
+        return _stem_or_value(word) or word
+    no_unit = word in STOP_WORDS or (word in ANY_FUNCTION_WORDS and word not in _UNIT_WORDS)
+    return "" if no_unit else _stem_or_value(word)
 
 
 def _values(text: str) -> list[re.Match[str]]:

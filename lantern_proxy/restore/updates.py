@@ -28,8 +28,9 @@ RIVALS, SHORT_RIVALS = 6, 24
 SHARE, SHARE_ALONE = 0.25, 0.4
 """Least share of a later sentence's idf that it has in common with the earlier message: if it has another value of the
 same sort, and if it has none."""
-SHARE_CHANGED = 0.35
-"""The same for the words before the value of a sentence that signals a change."""
+SHARE_NEXT, SHARE_CHANGED = 0.2, 0.35
+"""The same for a sentence of the next statement that has no other value of the same unit, and for the words before the
+value of one that signals a change."""
 SHARE_SAME = 0.6
 """Least share of a later sentence's words, apart from values, that an earlier sentence has, if nothing else links
 them."""
@@ -163,16 +164,20 @@ class Updates:
 
     def _next_correction(self, row: int, old: "_Earlier") -> list[int]:
         """The row of the user's next statement, if it is not long and corrects the message at `row`: it has another
-        value of the same unit, or takes something back, and repeats an old value or a rare word."""
+        value of the same unit, or takes something back, and repeats an old value or is about the same: a rare word is
+        enough where nothing is asked for, or with such a value."""
         found = self._next_statement(row)
         flat = self.scope.passages[found].flat if found is not None else ""
         if found is None or len(flat) > STATEMENT_CHARS:
             return []
         said = _stated(flat)
         text = " ".join(said)
-        links = old.values.names_old_value(text) or not old.rare.isdisjoint(content_of(text))
+        is_same, rarities = old.values.has_same_unit(text), self.scope.rarities
+        least = SHARE_NEXT if self.mass and not is_same else 0.0
+        weights = ({term: rarities[term] for term in content_of(part)} for part in said)
+        links = old.values.names_old_value(text) or any(_shares(each, old.about, least) for each in weights)
         takes = takes_back(said[0]) and not all(map(greets, said))
-        return [found] if links and (takes or old.values.has_same_unit(text)) else []
+        return [found] if links and (takes or is_same) else []
 
     def _next_statement(self, row: int) -> int | None:
         """The row of the user's next message in the session that does not only ask."""
