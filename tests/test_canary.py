@@ -66,6 +66,9 @@ WHOLE = {
     "FROM messages ORDER BY at LIMIT 1 OFFSET ?",
     # vectors of passages that were chosen with their tenant bound, by number; and those that no passage is left of
     "_ORPHANS", "_EMBEDDINGS",
+    # names of sessions that were read in the wrong encoding, each put right where it stands
+    "SELECT DISTINCT family FROM sessions WHERE family GLOB '*[^ -~]*'",
+    "SELECT DISTINCT value FROM ids WHERE value GLOB '*[^ -~]*'",
     # words of passages that were filed just now, each with its tenant
     "_NEW_WORDS",
     "UPDATE vectors SET embedding = ? WHERE passage_id = ?",
@@ -129,7 +132,7 @@ def watched(tmp_path, monkeypatch):
 def exercise(archive: Archive) -> None:
     """Every function of the archive that has SQL."""
     kept = [p for (p,) in archive.write([record(n, f"text {n}") for n in range(4)])]
-    archive.write([record(9, "theirs", tenant=OTHER)])
+    archive.write([record(0, "text 0"), record(9, "theirs", tenant=OTHER)])
     mine = archive.of(MINE)
     _write(archive, kept)
     _embed(archive, mine, kept)
