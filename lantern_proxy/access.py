@@ -14,9 +14,10 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from starlette.types import Message, Receive, Send
 
 from lantern_proxy.access_keys import Keyring, KeysError, ProxyKey, keys_file
@@ -37,8 +38,7 @@ FROM_WORKER = "lantern.from_worker"
 """Key of the ASGI scope: true if another worker asks, so that this one answers only for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a request is refused. The message never repeats a credential."""
 
     status: int
@@ -195,8 +195,7 @@ def escapes_base(path: str) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class _Meter:
+class _Meter(Struct):
     """Counts the bytes of a body as they arrive."""
 
     room: int
@@ -221,8 +220,7 @@ class _Meter:
             await self._send(message)
 
 
-@dataclass(slots=True)
-class Rate:
+class Rate(Struct):
     """A token bucket per caller that holds a minute's worth and fills evenly. 0: no limit."""
 
     per_minute: int

@@ -17,8 +17,10 @@ import secrets
 import time
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from lantern_proxy.config import Config
 from lantern_proxy.locked import exclusive
@@ -35,14 +37,13 @@ class KeysError(OSError):
     """The keys file cannot be used, or a key cannot be made. Nobody is admitted by mistake."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyKey:
+class ProxyKey(Struct, frozen=True, kw_only=True):
     """One key's record, without the key itself."""
 
     name: str
     sha256: str
     tenant: str
-    upstream: Mapping[str, str] = field(default_factory=dict)
+    upstream: Mapping[str, str] = {}
     """Provider (any, openai, anthropic) -> the source of its key: env:VARIABLE or file:PATH."""
     created_at: float = 0.0
     revoked_at: float = 0.0

@@ -1,13 +1,12 @@
 """Which worker a process is, if several serve one archive. Imports nothing heavy, since the parent process uses it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 DRAINED = b"drained"
 """What a worker that is stopped writes to its parent once it has answered its clients."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPlace:
+class WorkerPlace(Struct, frozen=True):
     """One of several workers."""
 
     number: int

@@ -24,11 +24,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 State = Literal["off", "warming", "ready", "failed"]
 T = TypeVar("T")
@@ -59,8 +61,7 @@ class DamagedCache(Exception):
     """A compiled model is incomplete or altered; it has to be compiled again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     """The metadata of a compiled model, stored beside it as JSON."""
 
     model: str

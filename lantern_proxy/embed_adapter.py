@@ -10,12 +10,12 @@ matrices are merged before it is compiled. scripts/embed_adapter.py made the one
 """
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from importlib.resources import files
 from io import BytesIO
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.compiled import MINILM_NAMES
 
@@ -26,8 +26,7 @@ ADAPTED = "adapted-4"
 """Other matrices give other vectors: this is part of the cache's key and stored in archives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
+class Adapter(Struct, frozen=True):
     """Name of a weight -> the two factors of the matrix added to it: (out, rank) and (rank, in)."""
 
     factors: dict[str, tuple[Matrix, Matrix]]

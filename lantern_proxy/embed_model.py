@@ -1,7 +1,6 @@
 """A compiled model in memory: runs one text at a time in onnxruntime; a text's vector and the vectors of its words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy import compiled
 from lantern_proxy.signals.late import DIM, QuestionTokens, Tokens, pack
@@ -20,8 +20,7 @@ LATE = "late-1"
 """Another projection gives other vectors; archives store this."""
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """Reduces one model's token vectors so that they can be stored: 128 numbers, one byte each.
 
     It is the principal subspace of the model's outputs for random words of its vocabulary, rotated so that its axes
@@ -69,8 +68,7 @@ def _word(text: str, encoding: Any, token: int) -> str:
     return text[start:end]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(compiled.Manifest):
+class Manifest(compiled.Manifest, frozen=True, kw_only=True):
     """The metadata of a compiled embedder, stored beside it as JSON."""
 
     dim: int
@@ -78,8 +76,7 @@ class Manifest(compiled.Manifest):
     """mean or cls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """A compiled model in memory."""
 
     manifest: Manifest

@@ -18,12 +18,13 @@ Summaries of a compacted part are left out, since that part is in the same log. 
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from lantern_proxy.logs_opencode import NAME, exports, files, is_database, json_object, parsed, storage_of, stored
 from lantern_proxy.turn import Api
@@ -43,8 +44,7 @@ class NothingSaid(LogError):
     """A known log has no conversation: it is of a sub-agent, or was only begun."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class Log(Struct, frozen=True, kw_only=True):
     """One conversation."""
 
     source: str
@@ -67,8 +67,7 @@ class Log:
         return _APIS.get(self.source, "chat")
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
+class _Timed(Struct, frozen=True):
     """A message and its time in Unix seconds."""
 
     at: float

@@ -9,9 +9,10 @@ letting go. Without such locks (Windows, some network file systems), files are r
 import contextlib
 import mmap
 import os
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+
+from msgspec import Struct
 
 try:
     import fcntl
@@ -22,8 +23,7 @@ _MARK = bytes(8)
 """The beginning of a file that is to be overwritten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(Struct, frozen=True):
     data: mmap.mmap | bytes
     """Read only."""
     file: FileIO

@@ -16,12 +16,12 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError, Hit, Record, RequestRow, Why

@@ -11,11 +11,12 @@ An entry without a date is of the same day as the one above it; otherwise half o
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import inf, log
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from lantern_proxy.turn import INVISIBLE, Passage
 from lantern_proxy.turn_blocks import BLOCK_CLOSE, BLOCK_OPEN
@@ -56,8 +57,7 @@ MOST_MISSES = 6
 """A block is full after this many passages in a row that did not fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A passage and the parts of its text that go into the block, in order."""
 
     passage: Passage
@@ -203,8 +203,7 @@ def whole(passages: Sequence[Passage], budget_chars: int, session: str = "") -> 
     return choices
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """A candidate for a block: a passage, its useful sentences, and how good they are."""
 
     passage: Passage
@@ -226,8 +225,7 @@ class Offer:
     """For each span the indexes of the headings above it: without "Day 2: Linz" its hotel is any day's. (): none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mmr:
+class Mmr(Struct, frozen=True):
     """Maximal marginal relevance: how greedy() weighs an offer's score against its similarity to chosen ones."""
 
     lam: float

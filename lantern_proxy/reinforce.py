@@ -1,12 +1,13 @@
 """Confidence and success of a passage after it was restored. Pure; rates from the LANTERN paper."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import fields
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+
+class Rates(Struct, frozen=True, kw_only=True):
     """How fast confidence moves. The defaults are the paper's."""
 
     gain: float = 0.15

@@ -7,11 +7,11 @@ words and word pairs (section 4). Its probabilities weight the types' rankings.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.analyze import terms
 from lantern_proxy.route_types import query_type
@@ -19,8 +19,7 @@ from lantern_proxy.route_types import query_type
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Classifier:
+class Classifier(Struct, frozen=True):
     """Trained by `fit`. `weights` is (features, classes), features in the order of `idf`."""
 
     classes: tuple[str, ...]

@@ -9,11 +9,12 @@ cascade (without the columns of the dense channel) are sums over one matrix, and
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.bench.metrics import paired
 from lantern_proxy.rank import Floats, Ints
@@ -39,15 +40,14 @@ CAUTION = 0.004
 """Least gain in quality for a change of a weight: less is noise. Doubled for the weights of one type."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labelled:
+class Labelled(Struct, frozen=True, kw_only=True):
     """A question whose evidence is known, and each signal's scores for all n candidates."""
 
     question: str
     type: QueryType
     signals: Mapping[str, Floats]
     """Name -> (n,)."""
-    units: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, float] = {}
     """The unit of a signal's weight, if that is not one z-score."""
     skipped: "Labelled | None" = None
     """The same question when the cascade skips the dense channel; None: as above, without its signals."""
@@ -59,16 +59,15 @@ class Labelled:
     """Questions of a group (a conversation) stay together in a fold; "": of no group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """The result of `fit`: the fusion, the weights of the signals, and tau by type of question."""
 
     fusion: Fusion = "zscore"
     weights: Mapping[str, float]
     tau: float = 1.0
-    types: Mapping[QueryType, Mapping[str, float]] = field(default_factory=dict)
+    types: Mapping[QueryType, Mapping[str, float]] = {}
     """Type -> weights, if they differ."""
-    taus: Mapping[QueryType, float] = field(default_factory=dict)
+    taus: Mapping[QueryType, float] = {}
     rrf_k: int = 60
     """restore.rrf_k, which is not fitted: for reciprocal ranks."""
 
@@ -77,8 +76,7 @@ class Settings:
         return self.types.get(name, self.weights), self.taus.get(name, self.tau)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validated:
+class Validated(Struct, frozen=True, kw_only=True):
     """The result of fitted settings on questions to which they were not fitted. Quality: (reciprocal rank + recall@10)
     / 2."""
 
@@ -235,8 +233,7 @@ def _tau(labelled: Sequence[Labelled], sheet: Sheet, weights: Mapping[str, float
     return 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """(questions,) each: quality with the cascade, without it, and whether it skipped."""
 
     quality: Floats

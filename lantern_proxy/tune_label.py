@@ -11,10 +11,11 @@ A relevant text names the passages that contain it, a number the passage with th
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, structs
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
@@ -33,8 +34,7 @@ class LabelError(ValueError):
     """A label is unusable. The message names the place and the way out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """A question and its answer: passage ids, or words that occur in the passages."""
 
     question: str
@@ -113,7 +113,7 @@ def measure(
                 scopes[name] = Scope(Key(tenant, None, name))
                 scopes[name].catch_up(archive, math.inf)
             found = labelled(scopes[name], label.question, _rows(scopes[name], label.relevant), dense, config)
-            yield label, None if found is None else replace(found, group=label.session or "")
+            yield label, None if found is None else structs.replace(found, group=label.session or "")
     finally:
         for scope in scopes.values():
             scope.index.close()
@@ -137,7 +137,7 @@ def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, con
         gold=np.array(sorted(gold), np.int64),
         sure=full.lexical_confidence,
     )
-    return replace(made, skipped=replace(made, signals=skipped.signals, units=skipped.units))
+    return structs.replace(made, skipped=structs.replace(made, signals=skipped.signals, units=skipped.units))
 
 
 def _rows(scope: Scope, relevant: Sequence[int | str]) -> list[int]:

@@ -14,7 +14,6 @@ of a frozen dataclass, and since none can be part of a cycle, the garbage collec
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal, get_args
 
@@ -214,8 +213,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """Does it continue a response stored by the upstream? Then it holds only what is new."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """What a request's headers say about its session and sub-agent."""
 
     ids: tuple[tuple[str, str], ...] = ()
@@ -291,8 +289,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     pinned: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """A passage chosen by a restore, and the reasons."""
 
     passage: Passage
@@ -311,8 +308,7 @@ Reason = Literal[
 """Why a passage was passed over; PassedOver.why says it in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver:
+class PassedOver(Struct, frozen=True, kw_only=True):
     """A passage that a restore considered and left out, and why."""
 
     kind: BlockKind
@@ -351,8 +347,7 @@ def why_not(reason: Reason, other: int = 0, value: float = 0.0) -> str:
     }[reason]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Struct, frozen=True, kw_only=True):
     """One restored block before it is placed: its exact text, its passages and its cost."""
 
     kind: BlockKind
@@ -366,8 +361,7 @@ class Restored:
     """What was skipped and why, as in x-lantern-degraded: "dense:warming"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class Preview(Struct, frozen=True, kw_only=True):
     """What would be restored into a request. If the request fits no known session, `session` is empty and nothing would
     be."""
 
@@ -385,8 +379,7 @@ class Preview:
     """What was skipped and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """An entry of the ledger: a restored block that stays in the same message, its anchor, until that message is
     gone."""
 

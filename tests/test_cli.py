@@ -13,7 +13,6 @@ import sys
 import termios
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import certifi
@@ -22,6 +21,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from lantern_proxy.migrations.archive import migrations as archive_steps
+from msgspec.structs import replace
 from scripted import Upstream, config_for, process, respond, unused_port, wait_for
 from sqlite_utils.db import Database
 from test_archive import passed_over

@@ -1,19 +1,17 @@
 """Forgetting, by the bytes: what is forgotten is in no file, in no index, in no running proxy, and stays out."""
 
 import asyncio
-import dataclasses
 import json
 import shutil
 import threading
 import time
-from dataclasses import asdict
 from unicodedata import normalize
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from msgspec import structs
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from scripted import (
     Upstream,
     archive_bytes,
@@ -181,8 +179,8 @@ def test_a_receipt_proves_what_is_gone_and_a_changed_one_nothing(made):
         )
         assert len(receipt.marks) >= 4
         assert (archive.verify(receipt).genuine, archive.verify(receipt).present) == (True, 0)
-        assert not archive.verify(dataclasses.replace(receipt, at=2.0)).genuine
-        assert not archive.verify(dataclasses.replace(receipt, removed={"messages": 99})).genuine
+        assert not archive.verify(structs.replace(receipt, at=2.0)).genuine
+        assert not archive.verify(structs.replace(receipt, removed={"messages": 99})).genuine
         assert "XYLOPHONE" not in json.dumps(asdict(receipt))
         early = archive.forget(tenant, ForgetRule(match="MARIMBA"), now=1.0, dry_run=True)
         assert archive.verify(early).present == len(early.marks) > 0

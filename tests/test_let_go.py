@@ -1,7 +1,6 @@
 """What is remembered has an end: sessions, blocks, texts and indexes that nobody speaks of any more are let go of."""
 
 import asyncio
-import dataclasses
 import gc
 import json
 import threading
@@ -9,6 +8,7 @@ import time
 
 import pytest
 from chats import Chat, Lab, assistant, user
+from msgspec import structs
 from scripted import ReceivedRequest, Upstream, Wire, ask, body, config_for, echo, filed, serving, wait_for
 from test_restore_scope import ALL, write
 
@@ -141,7 +141,7 @@ def test_a_ledger_stays_while_the_answer_to_its_block_may_come():
     async def through() -> int:
         ledgers = Ledgers(lambda key: [], kept=3)
         async with ledgers.of(("t", "mine"), new=True) as ledger:
-            ledger.append(dataclasses.replace(block(0), created_at=time.time()))
+            ledger.append(structs.replace(block(0), created_at=time.time()))
         for n in range(9):
             async with ledgers.of(("t", f"s{n}"), new=True):
                 pass

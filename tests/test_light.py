@@ -1,13 +1,14 @@
 """The light reranker from labelled conversations to the order of a restore, on real archives."""
 
+import dataclasses
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench.datasets import DataError, labelled
@@ -144,7 +145,7 @@ def test_a_model_that_does_without_the_shipped_one_is_served_as_it_was(data, set
     with Resources(load(settings, {})) as resources:
         default = Default(resources)
         parts = [light.collect(default, each, lambda _: None) for each in rest]
-        alone = [replace(part, features=part.features[:-1], table=part.table[:, :-1]) for part in parts]
+        alone = [dataclasses.replace(part, features=part.features[:-1], table=part.table[:, :-1]) for part in parts]
         archived, question = default.archived(first), Query(first.questions[0].text)
         found = []
         for each in (alone, parts):
@@ -376,7 +377,7 @@ def test_a_file_that_is_no_model_is_told_by_name(tmp_path, write):
 def test_a_file_that_wants_the_shipped_model_and_not_what_that_looks_at_is_refused(data, settings, tmp_path):
     with Resources(load(settings, {})) as resources:
         part = light.collect(Default(resources), labelled(data)[0], lambda _: None)
-    few = replace(part, features=part.features[-2:], table=part.table[:, -2:])
+    few = dataclasses.replace(part, features=part.features[-2:], table=part.table[:, -2:])
     save(light.train([few]), tmp_path / "model.npz", {})
     with pytest.raises(LightError, match="train it again"):
         open_light(str(tmp_path / "model.npz"))

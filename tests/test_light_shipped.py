@@ -1,12 +1,12 @@
 """The light rerankers that come with Lantern, on made-up conversations that they did not learn from."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from lantern_proxy.bench.datasets import Conversation, labelled
 from lantern_proxy.bench.pipelines import Query

@@ -2,11 +2,11 @@
 
 import re
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lantern_proxy import pack
 from lantern_proxy.pack import WRAPPER_CHARS, Choice, Mmr, Offer, entry_chars, escape, fit, greedy, render

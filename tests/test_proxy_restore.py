@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
+from msgspec import structs
 from scripted import (
     Upstream,
     archive_bytes,
@@ -248,7 +249,7 @@ class CutShort(Restorer):
     def _at_compaction(self, ask: Ask) -> Restored | None:
         if self.hurried:
             self.hurried = False
-            ask = replace(ask, deadline=time.monotonic())
+            ask = structs.replace(ask, deadline=time.monotonic())
         return super()._at_compaction(ask)
 
 

@@ -1,12 +1,12 @@
 """The evidence reranker's contract (ConvMemory v2), mechanically; its serving and training on the real MiniLM."""
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields, replace
 
 from lantern_proxy.compiled import ModelError, available
 from lantern_proxy.compiled_export import sources

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scripted import Upstream, ask, body, config_for, echo, serving
 from test_proxy_restore import blocks, talk
 from test_restore import CountedEmbedder

@@ -1,10 +1,10 @@
 """Contradictions: what a later statement replaces is left out or marked; what only looks like one stays."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from test_restore import LEXICAL, ask, filed, write
 
 from lantern_proxy.archive import Archive

@@ -1,10 +1,9 @@
 """What is added to a passage of a question block: later updates, its answer, its question; and nothing that has
 little to do with the question."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from test_restore import LEXICAL, ask, filed, write
 
 from lantern_proxy.archive import Archive

@@ -1,13 +1,13 @@
 """Signals one by one: speakers, dates, form, late interaction, and the trees that weigh them."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lantern_proxy.rerank import light as rerank_light
 from lantern_proxy.rerank import network as rerank_network

@@ -1,9 +1,8 @@
 """Tuning: it finds what helps, says so of questions it has not seen, and says when nothing does."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.config.retrieval import RetrievalConfig

@@ -1,9 +1,9 @@
-"""The JSON schemas of the admin API's answers, made from the dataclasses that it returns."""
+"""The JSON schemas of the admin API's answers, made from the records that it returns."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from lantern_proxy.archive import Edit, Hit, Marked, PruneReport, Receipt, RequestRow, SessionRow, TenantSummary, Why
 from lantern_proxy.archive.overview import Counts, Overview, Shown, Timeline
@@ -26,13 +26,12 @@ def _list_of(kind: type) -> Schema:
     return {"type": "array", "items": {"$ref": _REF.format(name=kind.__name__)}}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An object with the fields of `kinds`, overridden by those of `more`; or a list of them."""
 
     kinds: tuple[type, ...]
     listed: bool = False
-    more: dict[str, Schema] = field(default_factory=dict)
+    more: dict[str, Schema] = {}
 
 
 _PASSAGE = Answer((Passage,))

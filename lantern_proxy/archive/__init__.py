@@ -16,10 +16,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive import check, full_text

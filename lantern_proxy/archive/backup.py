@@ -12,10 +12,10 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import Struct
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.errors import (
@@ -61,8 +61,7 @@ _FIRST_TABLES = _TABLES[:9]
 _KEY = "if it is encrypted check its key (archive.key_env or key_file, or --archive-key-env), else "
 
 
-@dataclass(frozen=True, slots=True)
-class Salvaged:
+class Salvaged(Struct, frozen=True):
     """The outcome for one table."""
 
     table: str

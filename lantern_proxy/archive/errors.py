@@ -5,10 +5,10 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from sqlite_utils import utils
 
 from lantern_proxy.archive.raw import is_plain
@@ -111,8 +111,7 @@ def has_less_room(path: Path, size_bytes: int) -> bool:
         return False
 
 
-@dataclass(slots=True)
-class ArchiveErrors:
+class ArchiveErrors(Struct):
     """`with ArchiveErrors(path):` SQLite's errors inside the block leave it as ArchiveError.
 
     A class, since every write enters two, and a generator would cost several times as much.

@@ -10,9 +10,9 @@ is read, so another process sees them at its next restore.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlite_utils.db import Database
 
@@ -70,8 +70,7 @@ _CORRECTION = """SELECT p.text, p.tags, p.terms FROM edits e JOIN passages p ON 
     WHERE e.tenant = ? AND e.project = ? AND e.hash = ? ORDER BY e.id DESC LIMIT 1"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
+class Marked(Struct, frozen=True, kw_only=True):
     """A passage with feedback; `passage` holds its current verdict and pin."""
 
     passage: Passage
@@ -80,8 +79,7 @@ class Marked:
     """How often it was corrected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(Struct, frozen=True, kw_only=True):
     """One correction: the text before it, verbatim, and the text since."""
 
     passage: int

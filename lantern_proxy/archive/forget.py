@@ -12,10 +12,10 @@ import hmac
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import asdict, replace
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.errors import ArchiveError
@@ -41,8 +41,7 @@ _LAST_BEGUN = """SELECT max(CAST(value AS REAL)) FROM settings
 _ANY = "SELECT 1 FROM forgotten WHERE tenant = ? LIMIT 1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetRule:
+class ForgetRule(Struct, frozen=True, kw_only=True):
     """What to forget of one tenant: one session with its side calls, one project, whatever holds a text, or all."""
 
     session: str | None = None
@@ -63,8 +62,7 @@ class ForgetRule:
         return next((kind for kind, value in held.items() if value is not None), "tenant")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(Struct, frozen=True, kw_only=True):
     """What was forgotten, in numbers and keyed hashes: proof for whoever has the archive, meaningless to others."""
 
     tenant: str
@@ -103,8 +101,7 @@ class Receipt:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """genuine: made by this archive and unchanged since; present: how many of its rows are in the archive (again)."""
 
     genuine: bool

@@ -8,10 +8,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from unicodedata import normalize
 
+from msgspec import Struct, field
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
@@ -74,28 +74,27 @@ MessageKey = tuple[str, str]
 """(session, key) of a message."""
 
 
-@dataclass(slots=True)
-class _ToRemove:
+class _ToRemove(Struct):
     """What is to be removed, collected before anything is."""
 
-    sessions: list[str] = field(default_factory=list)
+    sessions: list[str] = []
     """Sessions that are removed as a whole."""
-    messages: dict[MessageKey, None] = field(default_factory=dict)
+    messages: dict[MessageKey, None] = {}
     turns: set[tuple[str, int]] = field(default_factory=set)
     """Turns of the removed messages; only for a match."""
-    cut_again: dict[str, int] = field(default_factory=dict)
+    cut_again: dict[str, int] = {}
     """Session -> position of a removed message, some of whose passages do not hold the match: a session has each text
     once, under the first message that says it, and later ones may stay."""
-    passages: dict[int, None] = field(default_factory=dict)
+    passages: dict[int, None] = {}
     blocks: set[int] = field(default_factory=set)
-    requests: list[str] = field(default_factory=list)
-    ids: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[str] = []
+    ids: list[tuple[str, str]] = []
     """(value, session)"""
-    wiped: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    wiped: dict[tuple[str, str], list[str]] = {}
     """(table, column) -> ids of rows whose text is emptied; only for a match."""
     marks: set[bytes] = field(default_factory=set)
     """Marks of what is kept out from now on."""
-    listed: list[bytes] = field(default_factory=list)
+    listed: list[bytes] = []
     """Marks that the receipt lists."""
 
     def add_message(self, row: Sequence[Any], marks: Marks, *, stays_out: bool = True) -> None:

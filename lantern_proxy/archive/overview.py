@@ -6,8 +6,9 @@ All of it is read from covering indexes, so that 100,000 requests are summed in 
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lantern_proxy.archive.reads import Reads
 from lantern_proxy.archive.rows import name, said_of, texts
@@ -45,8 +46,7 @@ _MESSAGES = """SELECT position, turn, role, side, partial, created_at, length(te
     ORDER BY position, id LIMIT :limit"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class Bucket(Struct, frozen=True, kw_only=True):
     """What happened in one period of time."""
 
     at: float
@@ -57,8 +57,7 @@ class Bucket:
     chars: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class Overview(Struct, frozen=True, kw_only=True):
     """Sums since `since` (Unix seconds)."""
 
     since: float
@@ -80,8 +79,7 @@ class Overview:
     degraded: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Struct, frozen=True, kw_only=True):
     """Requests, losses and blocks of one session."""
 
     requests: int = 0
@@ -89,8 +87,7 @@ class Counts:
     blocks: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineStep:
+class TimelineStep(Struct, frozen=True, kw_only=True):
     """A request in its session's timeline."""
 
     id: str
@@ -105,8 +102,7 @@ class TimelineStep:
     status: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bridge:
+class Bridge(Struct, frozen=True, kw_only=True):
     """A restored passage, with the turn it was said in and the request it was restored into."""
 
     request: str
@@ -124,16 +120,14 @@ class Bridge:
     verdict: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
+class Timeline(Struct, frozen=True, kw_only=True):
     """The newest requests of a session, oldest first, and the passages restored into it."""
 
     steps: tuple[TimelineStep, ...]
     bridges: tuple[Bridge, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(Struct, frozen=True, kw_only=True):
     """The beginning of a message, as the admin page shows it."""
 
     position: int

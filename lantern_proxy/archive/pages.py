@@ -9,8 +9,8 @@ import contextlib
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.raw import PLAIN
@@ -32,8 +32,7 @@ def has_rowid(db: Database, table: str) -> bool:
     return "WITHOUT ROWID" not in sql.upper()
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """The form in which a table's rows are stored."""
 
     name: str

@@ -6,9 +6,9 @@ Others write meanwhile, so rows are removed in short transactions with a pause a
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec import Struct
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
@@ -59,8 +59,7 @@ _UNCUT = """INSERT INTO uncut (tenant, session, key, project) SELECT m.tenant, m
 _CUT_AGAIN, _CUT_REPEATED = _UNCUT.format(column="print"), _UNCUT.format(column="key")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """Rows of one table that are to be removed."""
 
     table: str

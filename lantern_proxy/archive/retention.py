@@ -3,9 +3,10 @@
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Protocol
+
+from msgspec import Struct
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.prune import Advance
@@ -49,8 +50,7 @@ class Keep(Protocol):
     def keep_messages(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Leap:
+class Leap(Struct, frozen=True):
     """A round so long after the last one that the clock may be wrong, unless the machine was off. Nothing is removed
     by its age then."""
 

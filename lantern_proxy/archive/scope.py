@@ -1,10 +1,10 @@
 """What an index is built from and updated with: the passages of a scope, column by column."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlite_utils.db import Database
 
@@ -32,8 +32,7 @@ _CHANGING = ("confidence", "success", "accesses", "accessed_at", "verdict", "pin
 _changing = attrgetter(*_CHANGING)
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     """Passages of a scope in order of id, (n,) each. lines: their terms in UTF-8, one a line."""
 
     ids: Sequence[int]

@@ -8,7 +8,6 @@ or an older one, changes nothing. Others write meanwhile, so each session is tak
 interruption, taking in the export again adds the rest.
 """
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -157,7 +156,7 @@ class _SessionImport:
             renumbered = [(one, tuple(_passed_renumbered(each, ids) for each in passed)) for one, passed in requests]
             self._write([self._record(request, passed=passed) for request, passed in renumbered])
         for blocks in batches(self._held["block"], BLOCKS):
-            placed = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
+            placed = [structs.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
             self._write([self._record(blocks=(block,)) for block in placed])
 
     def _write_lost(self, requests: Iterable[RequestRow]) -> None:
@@ -229,15 +228,15 @@ def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, in
 def _renumbered(restored: Restored, ids: Mapping[int, int]) -> Restored:
     """`restored` with the ids that passages have here; 0, which is never used, for a removed one."""
     placed = tuple(
-        dataclasses.replace(p, passage=structs.replace(p.passage, id=ids.get(p.passage.id, 0))) for p in restored.placed
+        structs.replace(p, passage=structs.replace(p.passage, id=ids.get(p.passage.id, 0))) for p in restored.placed
     )
-    return dataclasses.replace(restored, placed=placed)
+    return structs.replace(restored, placed=placed)
 
 
 def _passed_renumbered(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver:
     """`passed` with the ids that passages have here."""
     other = ids.get(passed.other, 0) if passed.reason in ("similar", "echo") else passed.other
-    return dataclasses.replace(
+    return structs.replace(
         passed, passage=structs.replace(passed.passage, id=ids.get(passed.passage.id, 0)), other=other
     )
 

@@ -4,7 +4,6 @@ Plain values. rows.py converts stored ones to rows and back.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import Struct
@@ -96,8 +95,7 @@ class Record(Struct, frozen=True, kw_only=True):
     """When its request came, which may be well before the answer; 0 if nothing can have been forgotten meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantSummary:
+class TenantSummary(Struct, frozen=True, kw_only=True):
     """What one tenant has archived. Times are 0 when it has no session."""
 
     id: str
@@ -108,8 +106,7 @@ class TenantSummary:
     last_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A passage that full-text search found. Larger scores are better; `snippet` marks matches with [ ]."""
 
     passage: Passage
@@ -117,8 +114,7 @@ class Hit:
     snippet: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """The outcome of a restored passage: `used` in the answer (None: unknown), and a person's `verdict`."""
 
     passage: int
@@ -126,8 +122,7 @@ class Mark:
     verdict: str
 
 
-@dataclass(frozen=True, slots=True)
-class Useful:
+class Useful(Struct, frozen=True):
     """A question, and the passages of its blocks that were judged useful."""
 
     request: str
@@ -136,8 +131,7 @@ class Useful:
     passages: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class Why(Struct, frozen=True, kw_only=True):
     """Everything known of one request: its row, its blocks, and the outcome of their passages."""
 
     request: RequestRow
@@ -147,19 +141,17 @@ class Why:
     """The best passages that were left out, by score, with the reason; also if there is no block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PruneRule:
+class PruneRule(Struct, frozen=True, kw_only=True):
     """Which passages to remove: those that meet all given conditions. At least one must be given."""
 
     older_than_s: float | None = None
     below_confidence: float | None = None
     session: str | None = None
-    up_to: Mapping[str, int] = field(default_factory=dict)
+    up_to: Mapping[str, int] = {}
     """With an age: passages, messages and blocks with larger numbers stay, since they were archived later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PruneReport:
+class PruneReport(Struct, frozen=True, kw_only=True):
     """Rows removed (or, in a dry run, that would be), and the bytes of their text."""
 
     passages: int = 0
@@ -176,8 +168,7 @@ class PruneReport:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One result of `lantern doctor`. `remedy` is empty if there is nothing to do."""
 
     name: str

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from lantern_proxy.bench import metrics
 from lantern_proxy.bench.datasets import Conversation
@@ -95,7 +96,8 @@ class RankedExamples:
         """A model trained on these parts. LightError if there is none."""
         model = train([self.parts[n] for n in of])
         looked = not {*LEXICAL, SHIPPED_FEATURE}.issuperset(model.features)
-        return replace(model, embedder=name_of(self.embed.model, adapted=self.embed.adapted)) if looked else model
+        embedder = name_of(self.embed.model, adapted=self.embed.adapted)
+        return structs.replace(model, embedder=embedder) if looked else model
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from lantern_proxy import chunk, tune, tune_label
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
@@ -131,7 +132,7 @@ class Archived:
             gold = [n for n, row in enumerate(self.rows.tolist()) if row in wanted]
             found = tune_label.labelled(self._scope, asked.text, gold, self._dense, config)
             if found is not None:
-                yield replace(found, group=conversation.id)
+                yield structs.replace(found, group=conversation.id)
 
 
 def _close_all(scope: Scope, archive: Archive, folder: "tempfile.TemporaryDirectory[str]") -> None:

@@ -10,13 +10,13 @@ import secrets
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from mmap import mmap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from lantern_proxy import mapped
 from lantern_proxy.bm25 import Index
@@ -27,8 +27,7 @@ _ROW = 4 + 8 + 4
 """Bytes of a passage in the columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Passages in order of id with their index. codes: (n,) number of each one's session in `sessions`; sizes: (n,)
     bytes of its index terms."""
 

@@ -1,12 +1,13 @@
 """Benchmarks of retrieval (locomo, beam, longmemeval, ir): Lantern compared with its peers, on data that you fetch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy import tune, tune_label
 from lantern_proxy.bench import datasets, judge, metrics
@@ -22,8 +23,7 @@ from lantern_proxy.route_soft import fit
 from lantern_proxy.route_types import TYPES, QueryType, query_type
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The values of the options that all of these commands share."""
 
     pipeline: Sequence[str]
@@ -32,8 +32,7 @@ class Choice:
     plot: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
+class Bench(Struct, frozen=True):
     """One collection: how to read it and what to measure."""
 
     name: str

@@ -5,11 +5,11 @@ import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 import httpx
+from msgspec import to_builtins
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -107,8 +107,8 @@ def _print_json(story: demo.Story, blocks: Sequence[tuple[Block, ...]]) -> None:
             for placed in block.restored.placed
         ]
         verdict = {"shape": story.shape, "is_back": outcome.is_back, "was_lost": outcome.was_lost}
-        click.echo(json.dumps(verdict | asdict(outcome) | {"chosen": passages}))
-    summary = {name: value for name, value in asdict(story).items() if name != "outcomes"}
+        click.echo(json.dumps(verdict | to_builtins(outcome) | {"chosen": passages}))
+    summary = {name: value for name, value in to_builtins(story).items() if name != "outcomes"}
     back = sum(outcome.is_back for outcome in story.outcomes)
     click.echo(json.dumps(summary | {"back": back, "of": len(story.outcomes)}))
 

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from lantern_proxy.access_keys import KeysError, missing_upstream_keys, why_closed
 from lantern_proxy.cli.health import configured_url, health, health_at, other_archive
@@ -60,8 +61,7 @@ REMEDIES = {
 """Reason in x-lantern-degraded, or its part before the colon -> the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """One check. warn: Lantern works, but less well. bad: it does not do its work."""
 
     name: str

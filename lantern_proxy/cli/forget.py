@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from lantern_proxy.cli.frame import (
     NAME,
@@ -137,8 +137,7 @@ def _would_remove(archive: "Archive", rule: "ForgetRule", tenant: str | None) ->
     return [receipt for receipt in receipts if any(receipt.removed.values())]
 
 
-@dataclass(slots=True)
-class _Copy:
+class _Copy(Struct):
     """A backup, and what was found in it."""
 
     path: Path

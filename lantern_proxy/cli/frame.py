@@ -7,11 +7,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, TenantArchive
@@ -155,8 +155,7 @@ def _message_of(error: Exception) -> str:
     return str(error)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The values of a command's --config, --archive, --archive-key-env and --json."""
 
     config: Path | None

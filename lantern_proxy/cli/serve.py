@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct, field
 
 from lantern_proxy import trace
 from lantern_proxy.access import reachable_from_elsewhere, refuse_open_access
@@ -145,8 +146,7 @@ def _settings(app: "App", server: ServerConfig) -> "uvicorn.Config":
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
+class _Stop(Struct, frozen=True):
     """What the parent process has said."""
 
     begun: threading.Event = field(default_factory=threading.Event)

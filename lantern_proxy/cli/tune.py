@@ -1,10 +1,10 @@
 """`lantern tune`: settings fitted to the questions asked here, and whether they are worth having."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from lantern_proxy.cli.frame import FILE, NEW_FILE, Settings, embedding, tenant_option, tenants, with_settings
 

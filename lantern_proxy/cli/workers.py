@@ -13,11 +13,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 import click
+from msgspec import Struct
 
 from lantern_proxy.app_place import DRAINED, WorkerPlace
 from lantern_proxy.cli import process as cli_process
@@ -34,8 +34,7 @@ _WRITE_S = 15.0
 """Seconds after server.drain_s in which a worker writes what is pending; then it is killed."""
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     number: int
     inner: socket.socket
     process: SpawnProcess

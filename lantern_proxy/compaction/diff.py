@@ -1,9 +1,10 @@
 """The difference between a session's head and a request: items kept, gone, moved, returned, new, cut short."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+
+from msgspec import Struct
 
 from lantern_proxy.compaction.align import Pairs, Seat, align, seats, with_distinct_ids
 from lantern_proxy.compaction.lines import untimed
@@ -14,8 +15,7 @@ from lantern_proxy.history.text import mostly_equal, shared_ends
 from lantern_proxy.turn import Event, Item, Request, plain
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diff:
+class Diff(Struct, frozen=True, kw_only=True, dict=True):
     """The difference between a session's head and a request. Numbers are indices of seats: items that are compared."""
 
     session: Session

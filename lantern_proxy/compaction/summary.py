@@ -7,8 +7,9 @@ the gone in the words of the gone.
 
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from lantern_proxy.compaction.diff import Diff, untimed_text
 from lantern_proxy.compaction.rewrites import is_rewritten
@@ -35,8 +36,7 @@ _MARKED = 8
 """A client's words for a summary count in this many messages after the system prompt."""
 
 
-@dataclass(frozen=True)
-class _Evidence:
+class _Evidence(Struct, frozen=True, dict=True):
     """Evidence for a summary, each kind computed when first needed. Numbers are indices of seats, as in Diff."""
 
     diff: Diff

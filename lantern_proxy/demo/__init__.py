@@ -12,11 +12,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
+from msgspec import Struct
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config
@@ -32,8 +33,7 @@ __all__ = [
 _BLOCK = re.compile(re.escape(BLOCK_OPEN) + r"\b.*?" + re.escape(BLOCK_CLOSE), re.S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """One lost detail, asked for with and without Lantern."""
 
     detail: Detail
@@ -64,8 +64,7 @@ class Outcome:
         return self.detail.answer in self.answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Story(Struct, frozen=True, kw_only=True):
     """The course of the demo, from the first turn to the last question."""
 
     shape: str
@@ -129,14 +128,12 @@ def play(script: Chat, shape: str, words: Words, config: Config, *, tell: Tell =
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Reply(Struct, frozen=True):
     text: str
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
+class _Caller(Struct, frozen=True):
     """One client: the URL it calls, and its key."""
 
     http: httpx.Client

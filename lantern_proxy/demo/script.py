@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
+
+from msgspec import Struct
 
 Wire = dict[str, str]
 """One message in the form of Chat Completions: {"role": ..., "content": ...}."""
@@ -15,8 +16,7 @@ _KEPT_CHARS = 4_000
 """What the silently truncating client keeps: 4,000 of 20,000 characters, the last fifth."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class Detail(Struct, frozen=True, kw_only=True):
     """Something said once, early, and lost in the summary."""
 
     id: str
@@ -35,8 +35,7 @@ class Detail:
         return self.literal if words == "literal" else self.other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chat:
+class Chat(Struct, frozen=True, kw_only=True):
     """A scripted conversation."""
 
     title: str

@@ -11,10 +11,10 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lantern_proxy import chunk
@@ -37,8 +37,7 @@ MOST_LEFT_BYTES = 64 << 20
 """Most bytes of messages queued in memory for cutting; the rest is read from the archive's list later."""
 
 
-@dataclass(slots=True)
-class _Begun:
+class _Begun(Struct):
     """A group that is being cut over several calls. Its passages are stored when all of it is cut."""
 
     numbers: list[int]
@@ -59,8 +58,7 @@ class _Begun:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Settling:
+class Settling(Struct, frozen=True):
     """Passages that were restored into a request: whether its answer used them is still to be evaluated."""
 
     tenant: str
@@ -70,8 +68,7 @@ class Settling:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(Struct, frozen=True):
     """A caller waits until all messages of a session are cut; those of all the tenant's sessions if `session` is
     empty."""
 

@@ -9,9 +9,11 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lantern_proxy.history.record import chains, place_key
 from lantern_proxy.turn import Block, Request, Restored
@@ -27,8 +29,7 @@ SessionKey = tuple[str, str]
 """(tenant, session)"""
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(Struct):
     """Requests of one session that use or wait for its ledger."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -219,8 +220,7 @@ def _anchor(
     return next(chain(exact, named, () if block.message and is_known else alike), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(Struct, frozen=True):
     """A message of a request that a block is to ride in."""
 
     request: Request

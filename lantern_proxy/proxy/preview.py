@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from lantern_proxy import reinforce
 from lantern_proxy.compaction import whole

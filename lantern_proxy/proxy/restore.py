@@ -7,7 +7,6 @@ at the end of the next request.
 """
 
 import asyncio
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction.placement import place
@@ -308,7 +309,7 @@ class Restoring:
 
             if (restorer := self._opened.restorer.ready) is not None:
                 ask = self._ask(need, texts_of(need.whole), room, need.step.verdict.summary_in(need.request))
-                ask = dataclasses.replace(ask, deadline=time.monotonic() + _LATE_S)
+                ask = structs.replace(ask, deadline=time.monotonic() + _LATE_S)
                 block = restorer.at_compaction(ask)
                 if _CUT_SHORT.isdisjoint(ask.degraded):
                     late.set_result(Late(block, ask.passed.told))
@@ -383,7 +384,7 @@ class Restoring:
 def _carried(again: Sequence[tuple[Block, Insert]], ledger: Sequence[Block], exchange: Exchange) -> list[Block]:
     """Replayed blocks whose entry is not in the ledger yet (see replay), as entries of this request."""
     return [
-        dataclasses.replace(block, request=exchange.id, created_at=exchange.at)
+        structs.replace(block, request=exchange.id, created_at=exchange.at)
         for block, _ in again
         if all(block is not each for each in ledger)
     ]

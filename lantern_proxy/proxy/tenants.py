@@ -6,10 +6,11 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config, tenant_named
@@ -51,8 +52,7 @@ Partition = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
 
 
-@dataclass(slots=True)
-class _Mine:
+class _Mine(Struct):
     """What is known of one tenant's project."""
 
     index: SessionIndex = field(default_factory=SessionIndex)

@@ -19,7 +19,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import ModelError, Served
@@ -46,8 +46,7 @@ _AGREEMENT = 0.97
 """Least correlation of the compiled model's scores with the original's; otherwise the model is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What the reranker may know about a passage."""
 
     text: str
@@ -82,16 +81,14 @@ def corrections(first: Sequence[float], prior: float) -> Scores:
     return added
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(compiled.Manifest):
+class Manifest(compiled.Manifest, frozen=True, kw_only=True):
     """Of a compiled cross-encoder."""
 
     prior: float = 0.0
     """Weight of the first stage's scores relative to the logits."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledPairs:
+class CompiledPairs(Struct, frozen=True):
     """A compiled cross-encoder in memory."""
 
     manifest: Manifest

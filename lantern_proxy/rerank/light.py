@@ -9,12 +9,12 @@ Training data stays with the user. Two models are shipped (restore/light.py).
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.rerank import network as rerank_network
 from lantern_proxy.rerank.network import Floats, Network, Table
@@ -51,8 +51,7 @@ class LightError(ValueError):
     """A model file that cannot be used. Says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trees:
+class Trees(Struct, frozen=True):
     """Binary trees as flat arrays of nodes. A leaf points at itself."""
 
     features: tuple[str, ...]
@@ -67,7 +66,7 @@ class Trees:
     """The score that a leaf adds."""
     depth: int
     """Steps from a root to the deepest leaf."""
-    _native: list[tuple[Any, Any, Any]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _native: list[tuple[Any, Any, Any]] = []
     """The trees prepared for C, made on first use, after the file was checked."""
 
     def scores(self, table: Table) -> Floats:
@@ -108,8 +107,7 @@ class Trees:
         return total
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """Trees and networks over the same features."""
 
     trees: Trees

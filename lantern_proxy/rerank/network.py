@@ -9,10 +9,10 @@ questions, and a single network overfits. Trees make other errors (docs/reranker
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
@@ -34,8 +34,7 @@ INITIAL_SCALE = 0.1
 """Scale of the initial output."""
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """The mean of networks with one hidden layer over standardised features, stored as one network."""
 
     mean: Floats32
@@ -100,8 +99,7 @@ def fit(table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], start:
     return Network(mean, spread, weights.inner, weights.bias, outer, direct)
 
 
-@dataclass(frozen=True, slots=True)
-class _TrainingQuestion:
+class _TrainingQuestion(Struct, frozen=True):
     """A question's candidates with their evidence."""
 
     cells: Floats32
@@ -112,8 +110,7 @@ class _TrainingQuestion:
     """(n,) equal shares for all evidence; the sum is 1."""
 
 
-@dataclass(slots=True)
-class _Weights:
+class _Weights(Struct):
     """The trained parameters; the arrays change in place. Unit u belongs to network u // HIDDEN."""
 
     inner: Floats32

@@ -9,11 +9,12 @@ torch is imported inside functions: `lantern --help` answers at once.
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.rerank.evidence import PROTECTED, TOKENS_KEY, Memory, corrections, pairs, reorder
 from lantern_proxy.rerank.match import PRIOR, MatchModel, features
@@ -31,8 +32,7 @@ full: as served. no-text: memories are empty. other-query: with the memories of 
 memories' texts are permuted among the ten. scalars: only times are left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(Struct, frozen=True, kw_only=True):
     """One question and the memories ranked first for it, best first."""
 
     conversation: str
@@ -48,8 +48,7 @@ class Example:
     itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Training settings. The defaults are the paper's, except layers and tokens."""
 
     base: str
@@ -256,8 +255,7 @@ def _logits(model: Any, text_pairs: Sequence[tuple[str, str]]) -> Any:
 # --- showing that it reads ---
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Per question: reciprocal rank, hit at 1, and recall at 10, before and after reordering."""
 
     mrr: tuple[list[float], list[float]]

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lantern_proxy import pack
 from lantern_proxy.config import RestoreConfig
@@ -24,8 +25,7 @@ from lantern_proxy.restore.supplements import Supplements
 from lantern_proxy.restore.weak import without_echoes, without_weak
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a question block may be made of."""
 
     evidence: Evidence

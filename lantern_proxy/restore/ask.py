@@ -3,7 +3,9 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.passed_over import Passed
@@ -19,8 +21,7 @@ def looking_s(restore: RestoreConfig) -> float:
     return _LOOKING * restore.deadline_ms / 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """What a restore needs to know of one request. The defaults suit callers that only search and build no block."""
 
     tenant: str
@@ -45,9 +46,9 @@ class Ask:
     """Unix seconds."""
     deadline: float = math.inf
     """time.monotonic() value; once it is past, the restore returns what it has by then."""
-    degraded: list[str] = field(default_factory=list, compare=False)
+    degraded: list[str] = []
     """Filled by the restore, even when it returns no block: what was skipped and why ("dense:warming")."""
-    passed: Passed = field(default_factory=Passed, compare=False)
+    passed: Passed = field(default_factory=Passed)
     """Filled by the restore, even when it returns no block: the passages that it left out."""
 
     def with_blocks(self, blocks: Sequence[Restored]) -> "Ask":

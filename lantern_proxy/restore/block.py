@@ -1,15 +1,16 @@
 """Renders a block: what fits into the budget of what was picked for it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy import pack, trust
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.turn import BlockKind, Placed
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(Struct, frozen=True):
     """What a block is made of, best first."""
 
     kind: BlockKind

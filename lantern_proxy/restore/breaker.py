@@ -1,15 +1,15 @@
 """A circuit breaker: something that fails several times in a row is not used for a while."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from threading import Lock
+
+from msgspec import Struct, field
 
 _REMEMBERED = 1_024
 """Breakers are kept for so many of the last failures."""
 
 
-@dataclass(slots=True)
-class Breaker:
+class Breaker(Struct):
     """Disables a channel after `limit` failures in a row, for `rest_s` seconds. Thread-safe."""
 
     limit: int = 3

@@ -3,8 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from lantern_proxy import pack, reinforce, trust
 from lantern_proxy.analyze import ends_asking
@@ -34,8 +35,7 @@ _AHEAD = 32
 """Passages that are read and checked against the request in one step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The archive that candidates come from, and the rules that exclude passages."""
 
     archive: Archive

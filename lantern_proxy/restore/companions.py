@@ -1,7 +1,8 @@
 """Adds to a loss block what its parts need, though it has too little content to be selected by itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from lantern_proxy.restore.candidates import text_of
 from lantern_proxy.restore.cover import Chosen, Cost, Room
@@ -10,8 +11,7 @@ from lantern_proxy.restore.parts import Candidate, Part, unscored_part
 from lantern_proxy.restore.supplements import Supplements
 
 
-@dataclass(frozen=True, slots=True)
-class Companions:
+class Companions(Struct, frozen=True):
     """Adds later updates of the selected parts, the context of short messages, and the headings of lines."""
 
     candidates: list[Candidate]
@@ -21,9 +21,9 @@ class Companions:
     """Row in the scope -> index in `candidates`."""
     later: Mapping[tuple[int, int], int]
     """(candidate, line) -> row of a later user statement that replaces a part of that line."""
-    update_rows: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
+    update_rows: dict[tuple[int, ...], list[int]] = {}
     """(candidate, *lines) of a part -> rows of its updates. Cached, since parts are visited repeatedly."""
-    headings_of: dict[int, list[list[int]]] = field(default_factory=dict)
+    headings_of: dict[int, list[list[int]]] = {}
     """Candidate -> for each of its lines the headings above it. Cached as well."""
 
     def add_to(self, chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:

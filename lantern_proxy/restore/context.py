@@ -5,8 +5,9 @@ that repeat it, or if there are neither, what was said right before it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import fsum
+
+from msgspec import Struct
 
 from lantern_proxy.analyze import count_wide_chars, ends_asking, is_content, query_terms, sentences
 from lantern_proxy.analyze.standing import is_rule
@@ -27,8 +28,7 @@ LEAST_WORDS, SELF_CONTAINED = 2, 3
 be understood by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What a short message refers to."""
 
     own: frozenset[str]
@@ -154,8 +154,7 @@ class Contexts:
         return next((_ContextLine(row, i, lines[i].flat) for i in told), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _ContextLine:
+class _ContextLine(Struct, frozen=True):
     """One line near a short message."""
 
     row: int

@@ -7,7 +7,8 @@ value is monotone and submodular (facility location).
 import heapq
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lantern_proxy.restore.lines import is_filler
 from lantern_proxy.restore.parts import (
@@ -33,8 +34,7 @@ Cost = Callable[[Part, AbstractSet[str]], int]
 """(part, headers already open) -> characters that it adds to the block; fewer if its headers are open already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """A part and its gain when it was selected."""
 
     part: Part

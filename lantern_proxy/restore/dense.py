@@ -5,13 +5,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.analyze import informative, query_terms
 from lantern_proxy.archive import Archive, ArchiveError
@@ -37,8 +37,7 @@ Embedded = tuple[Vector, QuestionTokens | None, float]
 """A question's vector, its token vectors, and the seconds that embedding took."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What vectors say about one question."""
 
     cosines: Floats
@@ -47,8 +46,7 @@ class Meaning:
     """The question's token vectors; None without late interaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(Struct, frozen=True):
     """The result of late interaction with the passages that were compared."""
 
     best: Floats

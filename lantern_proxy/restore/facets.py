@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from lantern_proxy.analyze import terms_of_parts
 from lantern_proxy.rank import Floats, Ints
@@ -83,8 +83,7 @@ class Common:
         self.voices, self.days, self.tags = Numbered[Voice](), Numbered[Days](), Numbered[Tags]()
 
 
-@dataclass(frozen=True, slots=True)
-class Facets:
+class Facets(Struct, frozen=True):
     """What a question compares n passages by besides their words: time, author, the days named, tags, form. Stays in
     memory when the texts are released."""
 

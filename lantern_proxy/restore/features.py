@@ -2,13 +2,13 @@
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise, repeat
 from operator import contains
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, by_place, spread
@@ -67,8 +67,7 @@ FEATURES = (*LEXICAL, *_of("vector"), *_of("late"), *_of("context"), *_OF_MATCHE
 """All features, in the order of the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class Ranked(Struct, frozen=True, kw_only=True):
     """A scope ranked for a question without a model, and the signals behind the ranking."""
 
     scope: Scope

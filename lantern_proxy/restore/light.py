@@ -1,12 +1,12 @@
 """The light reranker in a restore: reorders the best of the fused ranking with a trained model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from lantern_proxy.rank import Floats, Ints, best
 from lantern_proxy.rerank.light import SHIPPED_FEATURE, UNTRAINED_FEATURE, LightError, Model, load
@@ -32,8 +32,7 @@ Reorder = Callable[[Ranked], Floats]
 """Reorders the best of a ranking: (n,) scores."""
 
 
-@dataclass(frozen=True, slots=True)
-class Light:
+class Light(Struct, frozen=True):
     """Trained models, ready to reorder. The first one whose signals are all available is used."""
 
     models: tuple[Model, ...]

@@ -5,9 +5,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
+
+from msgspec import Struct
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, ends_asking, estimated_words, sentences, terms
 from lantern_proxy.analyze import keys as keys_of
@@ -34,8 +35,7 @@ printed: output that a tool would give again if asked again (a row of its output
 a file), or a call that only reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One sentence of a passage."""
 
     start: int

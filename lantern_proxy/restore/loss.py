@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking, terms

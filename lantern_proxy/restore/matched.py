@@ -1,11 +1,12 @@
 """Matches passages with a question word by word: by the vectors of their words, or by a table of single words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.rank import Floats, Ints, among_best, smooth, spread
 from lantern_proxy.restore.dense import Dense, Matches
@@ -31,8 +32,7 @@ SHARES = (0.3, 0.15)
 signals of words and for word-by-word matches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """How well the words of a question match those of passages."""
 
     rows: Ints

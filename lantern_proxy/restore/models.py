@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha1
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ from threading import Lock
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 _TABLE = "model_prices_and_context_window_backup.json"
 _ENCODINGS = "litellm_core_utils/tokenizers"
@@ -28,8 +28,7 @@ USUAL_ENCODING = "cl100k_base"
 Count = Callable[[str], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """US dollars a token."""
 
     read: float
@@ -39,8 +38,7 @@ class Price:
         return self.read * tokens_read + self.written * tokens_written
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """Model, in lower case -> tokens of input that it takes; -> what they cost."""
 
     windows: Mapping[str, int]

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import keys, terms

@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking

@@ -5,10 +5,10 @@ MMR with lambda = 0.7, whole summaries into 6,000 characters; the query is the c
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from lantern_proxy import pack
 from lantern_proxy.config import Config
@@ -32,8 +32,7 @@ MOST_TURNS = 64
 """Turns that MMR orders: more than any budget holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankedTurns:
+class RankedTurns(Struct, frozen=True):
     """The best turns of a scope and their scores."""
 
     rows: dict[int, int]

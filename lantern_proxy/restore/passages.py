@@ -3,10 +3,10 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
+from msgspec import Struct
 
 from lantern_proxy.analyze import sequence, terms
 from lantern_proxy.archive import TenantArchive
@@ -33,8 +33,7 @@ MOST_PREPARED = 20_000
 """Most passages of a scope whose `Facets`, word pieces and traits stay in memory, 600 to 1,200 bytes each."""
 
 
-@dataclass(slots=True)
-class ReadPassage:
+class ReadPassage(Struct):
     """A passage in a scope, with values that are computed on first access."""
 
     passage: Passage

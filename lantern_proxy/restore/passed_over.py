@@ -1,7 +1,8 @@
 """Records what a restore leaves out, and why; the best of it is kept for `lantern why`. No I/O, no clock."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from lantern_proxy.pack import Choice
 from lantern_proxy.restore.cover import Chosen, is_echo, is_echo_of_one, is_negligible, marginal_gain
@@ -18,15 +19,14 @@ LOOK_AT = 60
 _REFUSED: frozenset[Reason] = frozenset({"verdict", "untrusted", "superseded", "confidence", "left"})
 
 
-@dataclass(slots=True, eq=False)
-class _One:
+class _One(Struct, eq=False):
     passage: Passage
     reason: Reason
     other: int
     value: float
     row: int
     score: float = 0.0
-    signals: Mapping[str, float] = field(default_factory=dict)
+    signals: Mapping[str, float] = {}
 
 
 class Passed:

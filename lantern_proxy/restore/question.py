@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.analyze import ends_asking, fences, informative, query_terms, sentences
 from lantern_proxy.analyze.spoken import spoken
@@ -69,8 +70,7 @@ sentences: it is mostly about those. Users of an assistant do lead in like this:
 staging use?" is about the port."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A user message, parsed for what it asks."""
 
     text: str
@@ -96,15 +96,14 @@ class Question:
     """Index terms of each thing in a list ("the port, the host and the owner"); empty if it asks for one thing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The signals for one question, each (n,) over the passages of a scope."""
 
     lexical: Floats
     cosines: Floats | None
     fused: Floats
     signals: dict[str, Floats]
-    units: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, float] = {}
     """The unit of a signal's weight, in z-scores; 1 if missing."""
     lexical_confidence: float = 0.0
     """How clearly BM25 separates its best passages from the rest, 0..1: from this tau on the cascade skips vectors. 0

@@ -10,8 +10,9 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lantern_proxy.config import Config
 from lantern_proxy.embed import ModelError

@@ -11,10 +11,10 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive, TenantArchive
@@ -41,8 +41,7 @@ SHORT_BYTES = 350
 longer it is beyond that, the less it takes over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """Identifies a scope: a whole tenant, one of its projects, or one session."""
 
     tenant: str

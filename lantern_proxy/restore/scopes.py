@@ -4,9 +4,10 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock, Thread
+
+from msgspec import Struct, field
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.restore import snapshots
@@ -29,8 +30,7 @@ millisecond), for PREPARE_SHARE of the time."""
 log = logging.getLogger("lantern.restore")
 
 
-@dataclass(slots=True)
-class Scopes:
+class Scopes(Struct):
     """The open scopes, least recently used first. Thread-safe."""
 
     _open: OrderedDict[Key, Scope] = field(default_factory=OrderedDict)

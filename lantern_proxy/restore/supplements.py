@@ -8,9 +8,9 @@ its question   what a short passage answers: "Eight, I think."
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking
@@ -43,8 +43,7 @@ ANSWER_CHARS, SHORT_CHARS = 300, 60
 """Most characters of an answer that is added to its question, and of an answer to which its question is added."""
 
 
-@dataclass(frozen=True, slots=True)
-class Supplements:
+class Supplements(Struct, frozen=True):
     """Finds supplements to passages of a scope, whose lock is held."""
 
     source: Source

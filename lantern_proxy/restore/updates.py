@@ -5,11 +5,11 @@ They are recognised by shared words and by order, not by words that signal a cha
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.analyze import ends_asking, informative, is_content, query_terms, sentences
 from lantern_proxy.analyze.standing import is_rule
@@ -42,8 +42,7 @@ MOST_STEPS = 60
 """How many messages of an agent, its calls and their results, are passed over to find what it or its user says next."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Earlier:
+class _Earlier(Struct, frozen=True):
     """What an earlier message states, prepared for comparison with later ones."""
 
     statements: Sequence[str]
@@ -64,8 +63,7 @@ class _Earlier:
     long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Updates:
+class Updates(Struct, frozen=True):
     """Finds updates of messages in a scope, whose lock is held."""
 
     scope: Scope

@@ -5,10 +5,10 @@ summary or the last answer in front; or it uses what was said for something else
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lantern_proxy.history.agent_steps import count_steps_in, is_repeated_step, shows_steps, shows_task
@@ -58,8 +58,7 @@ _AT_ONCE_S = 15 * 60.0
 more likely one that people pass on."""
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(Struct, frozen=True, dict=True):
     """A request whose texts are searched for those of sessions. Each form is computed when first needed."""
 
     request: Request

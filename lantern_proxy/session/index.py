@@ -2,9 +2,10 @@
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct, field
 
 from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.starts import Starts
@@ -27,8 +28,7 @@ CANDIDATES = 16
 """Most sessions that are examined where a text leads to many."""
 
 
-@dataclass(slots=True)
-class SessionIndex:
+class SessionIndex(Struct):
     """Sessions of one tenant, and the indexes by which they are found."""
 
     sessions: OrderedDict[str, Session] = field(default_factory=OrderedDict)
@@ -42,11 +42,11 @@ class SessionIndex:
     """id that a client gives its session -> sessions, oldest first"""
     by_head: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
     """chain hash of a head -> sessions"""
-    ends: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    ends: dict[str, tuple[bytes, ...]] = {}
     """session -> its chain hashes in by_head"""
     by_asked: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
     """chain hash of the last request, without its answer -> sessions"""
-    asks: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    asks: dict[str, tuple[bytes, ...]] = {}
     """session -> its chain hashes in by_asked, that of the whole request first"""
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
@@ -61,7 +61,7 @@ class SessionIndex:
     """main session -> canonical text -> who said it: user, assistant, tool, or "side" for the answer of a side call"""
     arguments: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """main session -> long strings that its model passed to tools, such as the prompts of sub-agents"""
-    lines: dict[str, dict[str, None]] = field(default_factory=dict)
+    lines: dict[str, dict[str, None]] = {}
     """main session -> what its user said, line by line after their name, in transcripts that end in the next speaker's
     name"""
     said_chars: Counter[str] = field(default_factory=Counter)
@@ -73,7 +73,7 @@ class SessionIndex:
     """Sum of `sizes`."""
     changes: int = 0
     """How often a session was added or removed. A result of link() is valid until this changes."""
-    tell_several: dict[str, bool] = field(default_factory=dict)
+    tell_several: dict[str, bool] = {}
     """text -> does it hold the results of side calls of several sessions? Also valid until `changes` changes."""
 
 

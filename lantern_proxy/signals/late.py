@@ -7,10 +7,10 @@ give the same results.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.rank import Floats, Ints
 
@@ -36,8 +36,7 @@ CONTEXT = 0.8
 """Factor of a match in the previous message, if the passage itself has no better one."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionTokens:
+class QuestionTokens(Struct, frozen=True):
     """A question word by word."""
 
     vectors: npt.NDArray[np.float32]

@@ -3,10 +3,10 @@
 native/relative.c computes them where it is built: ranks of some rows need no full sort. Its numpy twin is here.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 
 from lantern_proxy.rank import Floats, Ints, by_place, smooth
 
@@ -26,8 +26,7 @@ _Z, _RANKS = 1, [2, 4, 11]
 _PAD = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
+class Positions(Struct, frozen=True):
     """The positions of passages, and the ones to describe."""
 
     places: Ints

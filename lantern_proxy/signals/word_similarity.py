@@ -9,12 +9,12 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lantern_proxy.analyze import STOP_WORDS
 from lantern_proxy.rank import Floats
@@ -40,8 +40,7 @@ CACHED_WORDS = 16_384
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class PieceLists:
+class PieceLists(Struct, frozen=True):
     """Word pieces of several texts, in one array that may contain those of others, too."""
 
     pieces: "array[int]"

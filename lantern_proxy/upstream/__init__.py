@@ -15,7 +15,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from types import TracebackType
@@ -144,8 +143,7 @@ async def _at_end() -> bytes:
     return b""
 
 
-@dataclass(frozen=True, slots=True)
-class _BaseUrl:
+class _BaseUrl(Struct, frozen=True):
     """An upstream's URL, parsed."""
 
     url: str

@@ -16,8 +16,9 @@ import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from lantern_proxy.upstream.connection import Connection, Stale
 from lantern_proxy.upstream.dial import connect, tls_context
@@ -36,8 +37,7 @@ STALE_S = 1.0
 """A server that closes an idle connection so soon after a request had closed it before it saw that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Scheme, host and port of a server."""
 
     scheme: str

@@ -10,16 +10,17 @@ sse, json                   events of a stream; the parts of a JSON body, with t
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.turn import Answer, Request
 from lantern_proxy.wire import chat, messages, responses
 from lantern_proxy.wire.json import Insert, Place, WireError, members
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Protocol:
+class Protocol(Struct, frozen=True, eq=False):
     """The four functions of a protocol. Compared by identity, which is cheap: it happens many times per request."""
 
     read: Callable[[bytes], Request]

@@ -10,8 +10,8 @@ opening of the request, forms a small body of its own with every member of the r
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lantern_proxy.turn import Message, Request
@@ -27,8 +27,7 @@ _MOST_BYTES, _MOST_BODIES = 64 << 20, 8
 Reader = Callable[[bytes], Request]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A parsed body, up to the end of its last message."""
 
     read: Reader

@@ -5,12 +5,12 @@ All other bytes stay the same: key order, number formats, escapes, white space.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any, Literal
 
 import msgspec
 from _cffi_backend import FFI
+from msgspec import Struct
 
 from lantern_proxy.turn import Message, fingerprint
 from lantern_proxy.turn_memo import Memo
@@ -45,8 +45,7 @@ def kind_of(value: Any) -> str:
     return _KINDS.get(type(value), "null")
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Struct, frozen=True):
     """A block to add at message `at` of a request."""
 
     at: int
