@@ -386,6 +386,20 @@ def test_an_answer_with_the_words_of_a_question_here_and_there_is_none(tmp_path,
         restorer.close()
 
 
+@pytest.mark.parametrize(
+    "asked", ["{} I need to write the firewall rules.", "The review of the rules is due. {}", "{}"]
+)
+def test_a_question_is_answered_also_beside_a_sentence_that_says_what_it_is_for(tmp_path, asked):
+    """The words of that sentence, which stand nowhere in the archive, do not make the evidence weak."""
+    named = enumerate(("alder", "birch", "cedar"), start=7101)
+    said = [(f"The {name} service listens on port {port}.", "Noted.") for name, port in named]
+    said += [(f"Tell me about soil {n} in gardens.", f"Soil {n} needs water and compost.") for n in range(12)]
+    question = asked.format("Which ports do alder, birch and cedar listen on?")
+    block = question_block(tmp_path, filed(said), ask(question, present=question))
+    assert block is not None
+    assert all(port in block.text for port in ("7101", "7102", "7103"))
+
+
 def test_admission_decides_how_good_the_evidence_must_be(archive):
     question = "Which database was it?"
     strict = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(admission=1.0)), None)

@@ -119,6 +119,8 @@ class _Search:
         """
         question, scope, rows = self._question, self._scope, [candidate.row for candidate in lost]
         quality = evidence_quality(scope, self._evidence, question, rows)
+        if question.alone is not None and not self._people:  # between people, the other sentences are what it is about
+            quality = max(quality, evidence_quality(scope, self._evidence, question.alone, rows))
         is_poor = quality < self._source.restore.admission
         is_list = bool(items) and (question.asks or question.looks_back)
         is_good = is_list or not (is_poor or is_answered(scope, self._evidence, self.mass, self.order[0], rows))

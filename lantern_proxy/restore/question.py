@@ -27,7 +27,7 @@ LEAST_REACTING, LEAST_FOLLOWING = 2, 4
 """Questions with fewer content words depend on the preceding text: fewer than LEAST_REACTING when the message reacts to
 what was just said, fewer than LEAST_FOLLOWING when other sentences come before the question."""
 PLAIN_CHARS = 140
-"""A short question on its own may ask for something said earlier; one embedded in a story usually asks for help."""
+"""A question in a short message may ask for something said earlier; one embedded in a story usually asks for help."""
 
 # how good the evidence is
 MOST_JUDGED = 12
@@ -94,6 +94,9 @@ class Question(Struct, frozen=True):
     """Its questions come after other sentences and have few words: "You're your father's son. How are his feet?"."""
     items: tuple[frozenset[str], ...] = ()
     """Index terms of each thing in a list ("the port, the host and the owner"); empty if it asks for one thing."""
+    alone: "Question | None" = None
+    """The questions of a short message without the sentences beside them: "Which ports do alder and birch use? I need
+    to write the firewall rules." None if there are none beside them, or if the questions have few words."""
 
 
 class Evidence(Struct, frozen=True):
@@ -145,6 +148,8 @@ def parse_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     all_sentences = [focus[a:b].rstrip() for a, b in sentences(focus)]
     questions = [each for each in all_sentences if ends_asking(each)]
     n_named = len(set(informative(query_terms(" ".join(questions))))) if questions else math.inf
+    has_more = len(questions) < len(all_sentences)
+    is_apart = has_more and LEAST_FOLLOWING <= n_named < math.inf and len(focus) <= PLAIN_CHARS and not reacts
     letters = [found.lower() for found in _LETTER.findall(about)]
     index_terms = tuple(dict.fromkeys([*informative(query_terms(about)), *letters]))[:most_terms]
     return Question(
@@ -157,8 +162,9 @@ def parse_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
         personal(focus),
         reacts,
         reacts and n_named < LEAST_REACTING,
-        n_named < LEAST_FOLLOWING and len(questions) < len(all_sentences),
+        n_named < LEAST_FOLLOWING and has_more,
         _items(about),
+        parse_question(" ".join(questions)) if is_apart else None,
     )
 
 
