@@ -256,15 +256,11 @@ def embedding(config: "Config") -> Iterator["Embedder | None"]:
 
 
 def json_value(value: Any) -> Any:
-    """A JSON value for types that json does not support: dataclasses, structs, bytes, paths, sets."""
-    from dataclasses import asdict, is_dataclass
-
+    """A JSON value for types that json does not support: structs, bytes, paths, sets."""
     from msgspec import Struct, structs
 
     if isinstance(value, Struct):
         return structs.asdict(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
     if isinstance(value, bytes):
         return value.hex()
     return sorted(value) if isinstance(value, set | frozenset) else str(value)
