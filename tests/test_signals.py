@@ -248,6 +248,14 @@ def test_trees_in_c_and_in_numpy_agree_bit_for_bit(rows, leaves):
     assert (model.scores(np.asfortranarray(table)) == model.scores_in_numpy(table)).all()
 
 
+def test_a_changed_copy_of_trees_scores_by_its_own_leaves():
+    model, table, _ = learned(2)
+    before = model.trees.scores(table)
+    negative = replace(model.trees, value=-model.trees.value)
+    assert before.any()
+    assert (negative.scores(table) == -before).all()
+
+
 def test_trees_in_numpy_score_as_lightgbm_does():
     lightgbm = pytest.importorskip("lightgbm")
     table = np.random.default_rng(5).random((2_000, 4)).astype(np.float32)

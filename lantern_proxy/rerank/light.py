@@ -9,6 +9,7 @@ Training data stays with the user. Two models are shipped (restore/light.py).
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class LightError(ValueError):
     """A model file that cannot be used. Says why, and what to do."""
 
 
-class Trees(Struct, frozen=True):
+class Trees(Struct, frozen=True, dict=True):
     """Binary trees as flat arrays of nodes. A leaf points at itself."""
 
     features: tuple[str, ...]
@@ -66,23 +67,21 @@ class Trees(Struct, frozen=True):
     """The score that a leaf adds."""
     depth: int
     """Steps from a root to the deepest leaf."""
-    _native: list[tuple[Any, Any, Any]] = []
-    """The trees prepared for C, made on first use, after the file was checked."""
 
     def scores(self, table: Table) -> Floats:
         """(n,) sum over trees, first tree first. table: (n, features), no NaN"""
         if not BUILT:
             return self.scores_in_numpy(table)
-        if not self._native:
-            self._native.append(self._flattened())
-        trees, flat, _ = self._native[0]
+        trees, flat, _ = self._native
         cells = np.ascontiguousarray(table.T, np.float32)
         total = np.empty(len(table))
         lib.trees_scores(trees, flat, len(table), ffi.from_buffer(_FLOATS, cells), ffi.from_buffer(_DOUBLES, total))
         return total
 
-    def _flattened(self) -> tuple[Any, Any, Any]:
-        """The trees as C structures, and the memory that these refer to."""
+    @cached_property
+    def _native(self) -> tuple[Any, Any, Any]:
+        """The trees as C structures, and the memory that these refer to; made on first use, after the file was
+        checked."""
         root, column, left, right = (
             ffi.from_buffer(_INTS, part) for part in (self.roots, self.column, self.left, self.right)
         )
