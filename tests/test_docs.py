@@ -24,7 +24,7 @@ from lantern_proxy.app import create
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, ServerConfig, load
 from lantern_proxy.config.check import hints_of
-from lantern_proxy.proxy import ledger, tenants, writer
+from lantern_proxy.proxy import ledger, stored_answers, tenants, writer
 from lantern_proxy.restore import scopes
 from lantern_proxy.session import indexing
 from lantern_proxy.turn import Reason, why_not
@@ -225,7 +225,7 @@ def test_the_walk_leads_where_it_says(kept):
 def test_the_bounds_of_memory_are_those_of_the_code():
     import lantern_proxy.restore.restorer  # noqa: F401  so that every cache of texts is there
 
-    own = (memo for memo in turn_memo._all if memo._make.__module__.startswith("lantern_proxy."))
+    own = (memo for memo in turn_memo._all if getattr(memo._make, "__module__", "").startswith("lantern_proxy."))
     texts = {memo._make: memo._most for memo in own}
     (table,) = re.findall(r"^\| in memory \|.*?(?=\n\n)", TEXTS[ROOT / "docs/running.md"], re.M | re.S)
     bounds = [row.split(" | ")[1] for row in table.splitlines()[2:]]
@@ -235,6 +235,7 @@ def test_the_bounds_of_memory_are_those_of_the_code():
         f"{incremental._MOST_BODIES} per tenant, {incremental._MOST_BYTES >> 20} MB in all",
         f"{sum(texts.values()) >> 20} MB",
         f"of {ledger._KEPT:,} sessions, {ledger._KEPT_CHARS // 1_000_000} million characters",
+        f"{stored_answers._MOST}, {stored_answers._MOST_BYTES >> 20} MB in all",
         f"{scopes.MAX_SCOPES}, {scopes.MAX_PASSAGES:,} passages in all",
         f"{scopes.MAX_READ:,}, and as many of the index in use",
         f"{scopes.MAX_PREPARED:,}, and as many of the index in use",

@@ -14,16 +14,18 @@ from test_restore_scope import ALL, write
 
 from lantern_proxy import turn_memo
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
-from lantern_proxy.proxy import Proxy, idle
+from lantern_proxy.proxy import Proxy, idle, stored_answers
 from lantern_proxy.proxy import ledger as proxy_ledger
+from lantern_proxy.proxy.exchange import Exchange
 from lantern_proxy.proxy.ledger import Ledgers
 from lantern_proxy.proxy.relay import Relay
+from lantern_proxy.proxy.stored_answers import Awaited
 from lantern_proxy.restore import passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
 from lantern_proxy.session import RECENT_S, SessionIndex, forget, indexing
-from lantern_proxy.turn import Block, Restored, plain
+from lantern_proxy.turn import Answer, Block, Request, Restored, plain
 from lantern_proxy.turn_memo import Memo
 from lantern_proxy.wire.http import Arrival
 
@@ -135,6 +137,34 @@ def test_ledgers_make_room_by_what_their_blocks_hold(monkeypatch):
     assert last == 1
     assert 0 < ledgers.chars <= 20_000
     assert len(ledgers) < 12
+
+
+def test_requests_whose_answers_are_not_fetched_make_room_by_number_and_bytes(monkeypatch):
+    monkeypatch.setattr(stored_answers, "_MOST", 10)
+    monkeypatch.setattr(stored_answers, "_MOST_BYTES", 4_000)
+    awaited, told = Awaited(), Answer(messages=(), ids=("resp",), complete=False)
+    request = Request(api="responses", model="m", messages=())
+
+    def arriving(method: str, path: str, body: bytes = b"") -> Arrival:
+        return Arrival(method=method, path=path, query=b"", headers=(), body=body)
+
+    def note(n: int, size: int, *, complete: bool = False) -> None:
+        arrival = arriving("POST", "/v1/responses", b"x" * size)
+        exchange = Exchange(f"r{n}", arrival, arrival.body, [], 1.0, plain=arrival.body, request=request, tenant="t")
+        awaited.note(exchange, structs.replace(told, ids=(f"resp_{n}",), complete=complete))
+
+    def ids() -> list[str]:
+        gets = [arriving("GET", f"/v1/responses/resp_{n}") for n in range(30)]
+        return [found.id for get in gets if (found := awaited.asked_by(get, "t"))]
+
+    for n in range(20):
+        note(n, 100)
+    assert ids() == [f"r{n}" for n in range(10, 20)]
+    note(20, 3_500)
+    assert ids() == ["r15", "r16", "r17", "r18", "r19", "r20"]
+    note(20, 3_500, complete=True)
+    assert ids() == ["r15", "r16", "r17", "r18", "r19"]
+    assert len(awaited) == 5
 
 
 def test_a_ledger_stays_while_the_answer_to_its_block_may_come():

@@ -25,10 +25,12 @@ class Awaited:
         """Keep a request of Responses until its answer has come."""
         if exchange.request is None or exchange.request.api != "responses":
             return
-        for id_ in answer.ids:
-            self._exchanges.pop((exchange.tenant, id_), None)
-            if not answer.complete:
-                self._exchanges[exchange.tenant, id_] = exchange
+        keys = [(exchange.tenant, id_) for id_ in answer.ids]
+        for key in keys:
+            self._exchanges.pop(key, None)
+        if answer.complete:
+            return
+        self._exchanges |= dict.fromkeys(keys, exchange)
         while len(self._exchanges) > _MOST or sum(len(e.plain) for e in self._exchanges.values()) > _MOST_BYTES:
             self._exchanges.popitem(last=False)
 
@@ -37,8 +39,8 @@ class Awaited:
         found = _FETCHED.search(arrival.path)
         return self._exchanges.get((tenant, found[1])) if found and arrival.method == "GET" else None
 
-    def __bool__(self) -> bool:
-        return bool(self._exchanges)
+    def __len__(self) -> int:
+        return len(self._exchanges)
 
     def clear(self) -> None:
         self._exchanges.clear()
