@@ -21,10 +21,9 @@ _RUN = re.compile(
     rf"{MARKS}-]*[\w{MARKS}])?"
 )
 _PART = re.compile(rf"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+(?:[{MARKS}]+[^\W\d_A-Za-z]*)*")
-_WIDE = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-)
+CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Letters of Japanese, Chinese and Korean, as a set for regular expressions."""
+_WIDE = re.compile(rf"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff{CJK}]")  # Thai, Lao, Burmese, Khmer, and these
 
 _SCRIPTS = rf"(?P<wide>{_WIDE.pattern}+)|(?:(?!{_WIDE.pattern})(?s:.))+"
 """Runs in scripts without spaces, and the rest: in "端口是8443" the number is a term of its own. Patterns

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from lantern_proxy.analyze import STOP_WORDS, folded, terms
+from lantern_proxy.analyze import CJK, STOP_WORDS, folded, terms
 from lantern_proxy.analyze.languages import ANY_FUNCTION_WORDS
 from lantern_proxy.turn_memo import Memo
 
@@ -60,7 +60,7 @@ _WRITTEN = (
     "[\u3007\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341\u767e\u5343\u4e07\u842c\u4e24\u5169]"
 )
 """A Chinese or Japanese numeral."""
-_UNSPACED = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_UNSPACED = f"[{CJK}]"
 """A letter of a script in which a number follows a word without a space."""
 _START = rf"(?:\b|(?<={_UNSPACED}))"
 _VALUE = (
