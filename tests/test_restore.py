@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -851,6 +852,56 @@ NAMED = [
 def test_an_order_that_names_something_lost_gets_what_was_said_of_it(tmp_path, said, comes):
     block = question_block(tmp_path, filed(NAMED), ask(said))
     assert (comes in block.text and len(block.placed) == 1) if comes else block is None
+
+
+IN_SMALL_LETTERS = [
+    ("birch listens on 7411 and needs the cache beside it.", "Noted."),
+    ("spruce is on 7422, it waits for the database.", "Noted."),
+    ("The spare key is with the neighbour who has a parrot.", "Noted."),
+    ("Die drohne habe ich f\u00fcr 1180 gekauft.", "Notiert."),
+    ("Les courges ont besoin de 3 litres d'eau.", "C'est not\u00e9."),
+    ("I added two panes, so it is 12 in all.", "Noted."),
+    ("```\nretries = 9\n```", "Noted."),
+    ("Could the lantern be worth 300?", "Hardly."),
+]
+AGENDA = [(f"We talked about point {n} of the agenda.", f"Point {n} is done.") for n in range(20)]
+SPREAD = [each for told, point in zip_longest(IN_SMALL_LETTERS, AGENDA) for each in (told, point) if each]
+"""Two statements in a row would be one and its correction."""
+
+
+@pytest.mark.parametrize(
+    ("said", "comes"),
+    [
+        ("Write a docker compose for birch and spruce with the right ports", ["7411", "7422"]),
+        ("draft a readiness probe for birch", ["7411"]),
+        ("tell the guests in a note where the spare key is", ["parrot"]),
+        ("mach den abschreibungsplan f\u00fcr die drohne", ["1180"]),
+        ("\u00e9cris le programme d'arrosage pour les courges", ["3 litres"]),
+        ("draft a note for the neighbour", []),  # it is the subject of nothing
+        ("suggest two warm dishes for the guests", []),  # a number is no name
+        ("add all retries", []),
+        ("draw me a lantern", []),
+        ("go on with the agenda", []),
+    ],
+)
+def test_an_order_that_names_something_in_small_letters_gets_what_its_user_said_of_it(tmp_path, said, comes):
+    block = question_block(tmp_path, filed(SPREAD), ask(said))
+    assert all(each in block.text for each in comes) if comes else block is None
+
+
+def test_what_the_request_names_in_small_letters_is_no_reason_for_a_block(tmp_path):
+    said = "draft a readiness probe for birch"
+    asked = ask(said, present=canonical(f"birch is up again. {said}"))
+    assert question_block(tmp_path, filed(SPREAD), asked) is None
+
+
+def test_an_order_that_names_many_things_gets_what_was_said_of_each(tmp_path):
+    """A name in many passages is a topic; several names in one passage each are not."""
+    ports = {"birch": 7411, "spruce": 7422, "alder": 7433, "cedar": 7444, "rowan": 7455}
+    told = [(f"{name} listens on {port} and is new.", "Noted.") for name, port in ports.items()]
+    said = "Write a compose file for birch, spruce, alder, cedar and rowan, with the ports"
+    block = question_block(tmp_path, filed([*told, *AGENDA]), ask(said))
+    assert all(f"listens on {port}" in block.text for port in ports.values())
 
 
 def test_a_second_name_is_another_word_of_an_order(tmp_path):

@@ -1,19 +1,22 @@
 """Finds lost passages about what a question names or lists: each of several listed items gets its best passage."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
 from lantern_proxy import pack
-from lantern_proxy.analyze import keys, terms
+from lantern_proxy.analyze import ends_asking, is_content, keys, query_terms, terms
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.parsed_statement import parse_statement
 from lantern_proxy.restore.parts import Candidate
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.signals.form import NUMBER_WORDS
 from lantern_proxy.turn import canonical
 
 RARE = 0.5
@@ -24,6 +27,8 @@ _OPENS = re.compile(r"(?:^|[.!?:;]\s)\W*[A-Z](?=[a-z])")
 """The capital at the start of a sentence: the verb of "Call Petrov" is not part of the name."""
 MOST_NAMING = 4
 """A name in more passages than this is the topic of the whole conversation."""
+SUBJECT_TERMS = 2
+"""The subject of a statement is among so many of its first words."""
 ITEM_HELD = 0.6
 """Least coverage of a listed item by a passage that describes it."""
 
@@ -31,27 +36,28 @@ ITEM_HELD = 0.6
 def about_named(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[Candidate]:
     """Those of `candidates`, best first, with a lost sentence about what the user names in a question or an order: it
     contains the name and another content word of the message. The name alone is enough in a user's sentence, if the
-    message is an order and the rest of the request lacks the name."""
+    message is an order and the rest of the request lacks the name. What is named in small letters counts in an order,
+    see _told_in_small()."""
     said = question.text
     if question.reacts or len(said) > PLAIN_CHARS:
         return []
-    named = _names(said, scope)
-    if not named:
+    named, rest = _names(said, scope), present.without(canonical(said))
+    small = frozenset[str]() if question.asks else _small_names(question, scope, rest)
+    if not (named or small):
         return []
-    held = present.without(canonical(said)).specific_terms(named)
+    held = rest.specific_terms(named)
 
-    def tells(line: Line, speaker: str) -> bool:
+    def told_of(line: Line, speaker: str) -> AbstractSet[str]:
         there = frozenset(terms(line.flat))
         about = {name: words for name, words in named.items() if words <= there}
-        if not about:
-            return False
-        if speaker == "user" and not question.asks and not held.issuperset(about):
-            return True
-        others = question.words - max(about.values(), key=len)  # another name counts as another word
-        return not others.isdisjoint(there)
+        others = question.words - max(about.values(), key=len, default=frozenset())  # another name counts as a word
+        is_enough = speaker == "user" and not question.asks and not held.issuperset(about)
+        told = about.keys() if is_enough or not others.isdisjoint(there) else frozenset[str]()
+        return told | _told_in_small(line, small) if speaker == "user" else told
 
-    found = [c for c in candidates if any(tells(c.lines[i], c.passage.speaker) for i in c.lost)]
-    return found if len(found) <= MOST_NAMING else []
+    told = [frozenset[str]().union(*[told_of(c.lines[i], c.passage.speaker) for i in c.lost]) for c in candidates]
+    naming = Counter(name for names in told for name in names)
+    return [c for c, names in zip(candidates, told, strict=True) if any(naming[name] <= MOST_NAMING for name in names)]
 
 
 def best_row_of_items(scope: Scope, question: Question, evidence: Evidence, order: Sequence[int]) -> list[int]:
@@ -77,6 +83,26 @@ def raise_items(
     is the best passage of one item."""
     top = max((offer.score for offer in offered), default=0.0)
     return [replace(o, score=top) if c.row in rows else o for c, o in zip(candidates, offered, strict=True)]
+
+
+def _small_names(question: Question, scope: Scope, rest: Present) -> frozenset[str]:
+    """Rare words of an order that the rest of the request lacks, without its first word, which is mostly a verb."""
+    verb = terms(question.text)[:1]
+    rare = [term for term in question.terms if is_content(term) and term.isalpha() and scope.idf(term) >= RARE]
+    return frozenset(rare).difference(verb, NUMBER_WORDS, rest.terms(rare))
+
+
+def _told_in_small(line: Line, small: frozenset[str]) -> frozenset[str]:
+    """Those of the words `small` that a short sentence tells of: two of them, or one that is its subject and has a
+    value ("birch listens on 7411")."""
+    there = small & line.words
+    if not there or line.sort == "code" or len(line.flat) > PLAIN_CHARS or ends_asking(line.flat):
+        return frozenset()
+    if len(there) > 1:
+        return there
+    values = [value for value in parse_statement(line.flat).located_values if value.sort != "name"]
+    is_subject = not there.isdisjoint(query_terms(line.flat)[:SUBJECT_TERMS])
+    return there if is_subject and any(there <= value.head for value in values) else frozenset()
 
 
 def _names(said: str, scope: Scope) -> dict[str, frozenset[str]]:

@@ -40,7 +40,7 @@ QUESTION_FEATURES = ("when", "where", "who", "number", "span", "why", "what", "y
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][a-z]+)?")
 _RUN = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d(?<!\w\d)[\d,.:]*\b")
-_NUMBERS = frozenset(
+NUMBER_WORDS = frozenset(
     """
     two three four five six seven eight nine ten eleven twelve dozen hundred thousand once twice
     """.split()  # noqa: SIM905 - a list of quotes reads worse
@@ -151,7 +151,7 @@ def text_features(text: str, counts: Counts | None = None) -> tuple[float, ...]:
     """
     words, counts = len(_WORD.findall(text)) + 1, counts or count([text])[0]
     stripped, runs = text.rstrip(), _RUN.findall(folded(text))
-    numbers = len(_NUMBER.findall(text)) + sum(map(_NUMBERS.__contains__, runs))
+    numbers = len(_NUMBER.findall(text)) + sum(map(NUMBER_WORDS.__contains__, runs))
     past = sum(run in _PAST or (len(run) > 3 and run.endswith("ed")) for run in runs)
     return (
         float(len(text)),
