@@ -788,6 +788,21 @@ def test_an_answer_to_a_question_is_one_wherever_its_client_writes_the_state(tmp
     assert told == ["Lugano"]
 
 
+@pytest.mark.parametrize("session", ["s", None])
+def test_an_answer_to_a_question_is_one_though_another_session_said_something_meanwhile(tmp_path, session):
+    talk = filed([("Let us plan the trip.", "Which town would you like?"), ("Lugano", "Fine.")])
+    others = filed([("We sing.", "Two songs."), ("Which one?", "The short one.")], session="other")
+    with Archive(tmp_path / "a.db") as kept:
+        for n, (one, other) in enumerate(zip(talk, others, strict=True)):
+            write(kept, [one], request=f"r{n}")
+            write(kept, [other], session="other", request=f"o{n}")
+        scope = Scope(Key("t", None, session))
+        scope.catch_up(kept, math.inf)
+        told = [read.flat for row, read in enumerate(scope.passages) if surroundings_of(scope, row).answers]
+        scope.index.close()
+    assert told == ["Lugano", *(["The short one."] if session is None else [])]
+
+
 def test_an_agent_reports_of_a_result_though_its_client_writes_the_state_behind_it(tmp_path):
     result = [item("user", "text", "[read_file for 'main.py'] Result:\nPORT = 8443")]
     state = [item("user", "text", "<environment_details>\nsrc/main.py\n</environment_details>")]

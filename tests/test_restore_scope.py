@@ -62,6 +62,19 @@ def test_a_long_message_is_open_to_its_neighbours_by_its_whole_length(archive):
     assert openness[4] == openness[5] == pytest.approx(restore_scope.SHORT_BYTES / (2 * (5 * 200 - 1)))
 
 
+def test_the_neighbours_of_a_message_are_of_its_session(archive):
+    for n in range(0, 8, 2):
+        write(archive, n, n + 2, session="a")
+        write(archive, n, n + 2, session="b")
+    scope = opened(archive)
+    said = [(read.passage.session, read.passage.turn) for read in scope.passages]
+    for row, (session, n) in enumerate(said):
+        before, after = scope.said_before(row), scope.said_after(row)
+        assert (before is None) if n == 0 else said[before] == (session, n - 1)
+        assert (after is None) if n == 7 else said[after] == (session, n + 1)
+    assert [said[row] for row in scope.previous([0, 5])] == [(said[5][0], said[5][1] - 1)]
+
+
 def opened(archive: Archive, key: Key = ALL) -> Scope:
     scope = Scope(key)
     assert scope.catch_up(archive, math.inf)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from test_restore import LEXICAL, ask, filed, write
 
 from lantern_proxy.archive import Archive
-from lantern_proxy.config import ArchiveConfig, Config
+from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig
 from lantern_proxy.memory import Lantern
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.parts import Candidate
@@ -435,6 +435,25 @@ def test_of_what_a_summary_answers_only_the_order_for_it_is_left_out(tmp_path, s
         asked = replace(ask(present=answer), summary=answer)
         text = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(asked).text
     assert (said.removesuffix(STATE) in text) is comes_back
+
+
+def write_by_turns(archive, messages, others):
+    """Two sessions of a tenant at once: each message is archived before the next one of the other session."""
+    for n, (one, other) in enumerate(zip(messages, others, strict=True)):
+        write(archive, [one], request=f"r{n}")
+        write(archive, [other], session="other", request=f"o{n}")
+
+
+def test_the_order_for_a_summary_is_found_though_another_session_said_something_meanwhile(tmp_path):
+    said = "Write a summary of all that was said so far, so that the work can go on."
+    answer = "The kettle, the lamp and the sofa have their places in the house, and the trip goes from there."
+    told = filed([*OTHERS[:9], (said, answer)])
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        songs = [(f"Shall we sing song {n}?", f"Song {n} is long.") for n in range(10)]
+        write_by_turns(archive, told, filed(songs, session="other"))
+        config = Config(embed=LEXICAL, restore=RestoreConfig(scope="tenant"))
+        text = Restorer(archive, config, None).at_compaction(replace(ask(present=answer), summary=answer)).text
+    assert said not in text
 
 
 def test_a_word_for_summaries_in_what_a_user_said_does_not_keep_it_out_of_a_window(tmp_path):

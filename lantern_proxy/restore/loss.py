@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import dropwhile
 
 from msgspec.structs import replace
 
@@ -114,7 +115,7 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """The passages at `rows` as candidates, in that order, as many as there is time to read."""
-    scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
+    scope.passages.read(sorted({*rows, *scope.previous(rows)}))
     summary = flattened(ask.summary)
     readable: list[tuple[int, ReadPassage]] = []
     for n, row in enumerate(rows):
@@ -138,10 +139,9 @@ def _is_summary_prompt(summary: str, scope: Scope, row: int) -> bool:
     prompt, answered = scope.passages[row].passage, 0
     if prompt.speaker != "user" or not SUMMED_UP.search(prompt.text) or NUMBER.search(prompt.text):
         return False
-    for at in range(scope.said_next(row + 1), len(scope)):
-        piece = scope.passages[at]
-        answer = piece.passage
-        if (answer.session, answer.speaker) != (prompt.session, "assistant") or piece.flat not in summary:
+    pieces = (scope.passages[at] for at in scope.beside(row, 1))
+    for piece in dropwhile(lambda piece: piece.passage.speaker == CLIENT, pieces):
+        if piece.passage.speaker != "assistant" or piece.flat not in summary:
             break
         answered += len(piece.flat)
     return answered >= max(LEAST_SUMMARY, len(summary) // 2)

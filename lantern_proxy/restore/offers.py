@@ -47,7 +47,7 @@ def offers_of(
         for n, c in enumerate(candidates)
     ]
     made = [offer if offer.mark else replace(offer, mark=_mark_of_later(offer, shown, mass)) for offer in made]
-    scope.passages.read(c.row - 1 for c in candidates if c.row)
+    scope.passages.read(scope.previous(c.row for c in candidates))
     salient = [_salience(c, scope) for c in candidates]
     mean = sum(salient) / max(1, len(salient))
     return [
@@ -91,24 +91,21 @@ def surroundings_of(scope: Scope, row: int) -> Surroundings:
 def _reports(scope: Scope, row: int) -> bool:
     """Is it an assistant's message right after a tool result?"""
     passage = scope.passages[row].passage
-    at = scope.said_last(row - passage.part - 1)
-    if passage.speaker != "assistant" or passage.tools or at < 0:
+    if passage.speaker != "assistant" or passage.tools:
         return False
-    before = scope.passages[at].passage
-    return before.speaker == "tool" and before.session == passage.session
+    at = scope.said_before(row - passage.part)
+    return at is not None and scope.passages[at].passage.speaker == "tool"
 
 
 def _answers(scope: Scope, row: int) -> bool:
     """Does the message before this passage end with a question? What a client writes around its user's words does not
     count."""
     passage = scope.passages[row].passage
-    at = scope.said_last(row - 1)
-    if at < 0:
+    at = scope.said_before(row)
+    if at is None or scope.passages[at].passage.message == passage.message:
         return False
-    before = scope.passages[at]
-    asked = before.passage.session == passage.session and before.passage.message != passage.message
-    end = before.flat[-200:]
-    return asked and ends_asking(_ATTACHED.sub("", end) if end.endswith("]") else end)
+    end = scope.passages[at].flat[-200:]
+    return ends_asking(_ATTACHED.sub("", end) if end.endswith("]") else end)
 
 
 def _with_tables(

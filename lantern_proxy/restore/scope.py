@@ -9,8 +9,10 @@ import math
 import threading
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import filterfalse, islice
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -264,18 +266,33 @@ class Scope:
         return rows
 
     def said_at(self, place: int) -> list[int]:
-        """Rows of the message at a place, without what its client wrote in front of its user's words; ascending."""
-        rows = self.at(place)
-        first = self.said_next(rows[0]) if rows else 0
-        return [row for row in rows if row >= first]
+        """Rows of the message at a place, without what its client wrote around its user's words; ascending."""
+        return [*filterfalse(self._is_of_client, self.at(place))]
 
-    def said_last(self, row: int) -> int:
-        """The last row up to `row` without what clients write around their users' words; -1 if there is none."""
-        return next((at for at in range(row, -1, -1) if self.passages[at].passage.speaker != CLIENT), -1)
+    def said_before(self, row: int) -> int | None:
+        """The row before `row` in its session, without what clients write around their users' words; None if there is
+        none. Rows of other sessions may be between them."""
+        return next(filterfalse(self._is_of_client, self.beside(row, -1)), None)
 
-    def said_next(self, row: int) -> int:
-        """The first such row from `row` on; len(self) if there is none."""
-        return next((at for at in range(row, len(self)) if self.passages[at].passage.speaker != CLIENT), len(self))
+    def said_after(self, row: int) -> int | None:
+        """The same after `row`."""
+        return next(filterfalse(self._is_of_client, self.beside(row, 1)), None)
+
+    def previous(self, rows: Iterable[int]) -> list[int]:
+        """The row right before each of `rows` in its session, if there is one."""
+        return [before for row in rows for before in islice(self.beside(row, -1), 1)]
+
+    def beside(self, row: int, by: Literal[-1, 1]) -> Iterator[int]:
+        """The rows of the session of `row` before it, nearest first, or after it."""
+        order, ordered = self._in_order()
+        first, last = ordered.searchsorted((self.places[row], self.places[row] + 1)).tolist()
+        at = first + int(order[first:last].searchsorted(row)) + by
+        while 0 <= at < len(order) and self._codes[order[at]] == self._codes[row]:
+            yield int(order[at])
+            at += by
+
+    def _is_of_client(self, row: int) -> bool:
+        return self.passages[row].passage.speaker == CLIENT
 
     def _in_order(self) -> tuple[Ints, Ints]:
         """(n,) rows sorted by place, and (n,) their places."""

@@ -180,9 +180,7 @@ class Supplements(Struct, frozen=True):
     def _said_before(self, row: int) -> list[int]:
         """The last row of the message before the one at `row`, without what its client wrote around its user's words;
         empty if there is none."""
-        before = self.scope.at(int(self.scope.places[row]) - 1)
-        last = self.scope.said_last(before[-1]) if before else -1
-        return [last] if last in before else []
+        return self.scope.said_at(int(self.scope.places[row]) - 1)[-1:]
 
     @property
     def _updates(self) -> Updates:

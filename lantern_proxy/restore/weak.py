@@ -79,16 +79,18 @@ def _only_asks_for_what_is_there(candidate: Candidate, lost: Sequence[int], scop
         return False
     if passage.speaker == "assistant":
         return len(lost) < len(lines) and all(ends_asking(lines[i].flat) for i in lost)
-    at = scope.said_next(candidate.row + 1)
-    after = scope.passages[at].passage if at < len(scope) else passage
-    return after.id in ask.shown and (after.speaker, after.session) == ("assistant", passage.session)
+    at = scope.said_after(candidate.row)
+    after = passage if at is None else scope.passages[at].passage
+    return after.id in ask.shown and after.speaker == "assistant"
 
 
 def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> list[frozenset[str]]:
     """The words of the user message that the assistant replies to, if a block in the request shows it; else empty."""
     passage = candidate.passage
-    at = scope.said_last(candidate.row - passage.part - 1)
-    if passage.speaker != "assistant" or passage.tools or at < 0:
+    if passage.speaker != "assistant" or passage.tools:
+        return []
+    at = scope.said_before(candidate.row - passage.part)
+    if at is None:
         return []
     before = scope.passages[at]
     shown = before.passage.id in ask.shown and before.passage.speaker == "user" and before.passage.turn == passage.turn
