@@ -120,6 +120,52 @@ def test_a_value_that_was_changed_twice_is_replaced_by_the_last_one_whether_or_n
     assert turns(said(*texts)) == {0: 3, 1: 3}
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("The ingest service listens on port 5432.", "Change the port from 5432 to 6000.", "Make it 7000 instead."),
+        ("The port of the shop is 5432.", "The port is now 6000.", "Change the port to 7000 instead."),
+        ("The meeting with Petrov is on Monday.", "The meeting moved to Tuesday.", "Actually make it Wednesday."),
+        ("The trip may cost 500 euros.", "Bump the trip from 500 to 650 euros.", "Now make it 700 euros."),
+    ],
+)
+def test_a_last_change_replaces_the_first_value_too_though_it_repeats_neither_the_rest_nor_the_value_before(texts):
+    assert turns(said(*texts)) == {0: 3, 1: 3}
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        # a pause: it is no longer clear what is meant
+        (("The port is 5432.", "Change the port from 5432 to 6000.", "We sing.", "It rains.", "Make it 7 instead."), 2),
+        (("The port is 5432.", "Change the port from 5432 to 6000.", "Make it 30 minutes instead."), 2),
+        # two values changed, and only one of them once more
+        (("Use port 5432 with 30 workers.", "Now use port 6000 with 40 workers.", "Now use 50 workers."), 2),
+    ],
+)
+def test_a_last_change_of_something_else_leaves_the_first_value_to_the_one_before(texts, found):
+    assert turns(said(*texts)).get(0) in (found, None)
+
+
+def test_a_question_block_marks_the_first_of_three_values_with_the_last_one_that_a_block_shows(tmp_path):
+    told = ["The ingest service listens on port 5432.", "Change the port from 5432 to 6000.", "Make it 7000 instead."]
+    talk = [(f"We put plank {n} into the shed.", f"Plank {n} has its place.") for n in range(20)]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed([*((each, "Noted.") for each in told), *talk]))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        asked = ask("Which port does the ingest service use?", present="Nothing.")
+        last = next(each.passage.id for each in restorer.for_question(asked).placed if each.text == told[2])
+        text = restorer.for_question(replace(asked, shown=frozenset((last,)))).text
+        restorer.close()
+    assert f"user #1, but see turn 3] {told[0]}" in text
+
+
+def test_a_change_without_a_subject_is_of_its_own_session():
+    told = said("The port is 5432.", "Make it 7000 instead.")
+    assert turns(told) == {0: 2}
+    assert turns([told[0], told[1]._replace(session="other")]) == {}
+
+
 def test_a_value_is_the_same_wherever_it_stands_in_a_sentence():
     old = Changes("The florist: Tulpina, ask for Johanna.")
     assert old.names_old_value("Johanna fell ill.")

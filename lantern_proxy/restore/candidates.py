@@ -279,7 +279,7 @@ def replaced(
 def _statements(passage: Passage, lines: Sequence[Line], stating: Sequence[int]) -> list[Statement]:
     """The lines of a passage that a later statement may replace."""
     at, turn, by_user = (passage.created_at, passage.position), passage.turn, passage.speaker == "user"
-    return [Statement(lines[i].flat, turn, (*at, i), by_user) for i in stating]
+    return [Statement(lines[i].flat, turn, (*at, i), by_user, passage.session) for i in stating]
 
 
 def without_superseded(candidates: Sequence[Candidate], ask: Ask) -> tuple[list[Candidate], dict[tuple[int, int], int]]:

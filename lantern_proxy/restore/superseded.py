@@ -7,6 +7,8 @@ A later statement of the user replaces an earlier one if the two are the same ex
     it has another value       of the same sort and unit, not naming a record: the older value is repeated, or both end
                                their clause ("My son Ben is now 9" says nothing of Max)
 
+A change without a subject ("Make it 7000 instead.") is of the value named last, in the same turn or the one before.
+
 The older one is replaced *whole* if the newer also has all of its words and values but the one that changed. Otherwise
 the older says more, as "Never give ibuprofen to Tom, he weighs 31 kg" does: it is true except for a part, and is kept.
 """
@@ -44,6 +46,7 @@ class Statement(NamedTuple):
     order: tuple[float, int, int]
     """Increases with time."""
     by_user: bool
+    session: str = ""
 
 
 class Newer(NamedTuple):
@@ -65,6 +68,8 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
     """
     read: dict[int, ParsedStatement] = {}
     index, frames = _StatementIndex(read), dict[tuple[str, ...], list[int]]()
+    recent: dict[str, list[int]] = {}
+    """Session -> its statements of the last two turns, at most MOST_ALIKE."""
     replaced: dict[int, Newer] = {}
     for i in sorted(range(len(statements)), key=lambda i: statements[i].order):
         if late():
@@ -76,9 +81,30 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
         still = (j for j in earlier if j not in replaced or not replaced[j].whole)
         for j in islice((j for j in still if _replaces(now, read[j])), MOST_ALIKE):
             replaced[j] = Newer(statement.turn, i, _is_whole(now, read[j]))
+        near = [j for j in recent.get(statement.session, ()) if 0 < statement.turn <= statements[j].turn + 1]
+        new = _only_value(now) if statement.by_user else None
+        for j in _with_one_value(near, new, read) if new else ():
+            if statements[j].order[:2] < statement.order[:2]:
+                replaced.setdefault(j, Newer(statement.turn, i, whole=False))
+        recent[statement.session] = [*near[1 - MOST_ALIKE :], i]
         index.add(i)
         frames.setdefault(now.frame, []).append(i)
     return {j: _newest(j, replaced, read) for j in replaced if not _is_restored(j, replaced, read)}
+
+
+def _only_value(now: ParsedStatement) -> Value | None:
+    """The value of a statement that only says that it is another one: "Make it 7000 instead." Else None."""
+    if not now.says_changed or now.says_ended or len(now.located_values) != 1:
+        return None
+    (value,) = now.located_values
+    return value if now.words - CHANGE_STEMS <= {value.unit} and not value.negated else None
+
+
+def _with_one_value(recent: Sequence[int], new: Value, read: Mapping[int, ParsedStatement]) -> Sequence[int]:
+    """Those of `recent` statements that have a value that `new` can replace, if they all end with the same one."""
+    fitting = {j: [each.text for each in read[j].located_values if _stands_for(new, each)] for j in recent}
+    last = {j: values[-1] for j, values in fitting.items() if values}
+    return [*last] if len({*last.values()} - {new.text}) == 1 else []
 
 
 def _is_restored(j: int, replaced: Mapping[int, Newer], read: Mapping[int, ParsedStatement]) -> bool:
@@ -102,9 +128,12 @@ def _newest(j: int, replaced: Mapping[int, Newer], read: Mapping[int, ParsedStat
 
 
 def _names_value(now: ParsedStatement, newer: ParsedStatement, *, of: ParsedStatement) -> bool:
-    """Does `now` repeat the value that `newer` has instead of one `of` the oldest, as the one that it replaces?"""
+    """Does `now`, which replaces `newer`, replace the value that `newer` has instead of one `of` the oldest? It repeats
+    that value, or `newer` has no other one that is new."""
     added = [before for before in newer.located_values if before.text not in of.tokens]
     values = [new for new in now.located_values if new.text not in newer.tokens]
+    if now.says_changed and len(added) == 1 and any(_stands_for(new, added[0]) for new in values):
+        return True
     return any(_names_old_value(now, new, before) for new in values for before in added)
 
 
