@@ -227,3 +227,14 @@ def test_what_got_no_answer_is_asked_again_by_nobody_else_whom_the_client_names(
     other = lab.ask([system("The customer of case 72 told the number 64873756."), asked[1]], user="person-3")
     assert (other.event, other.session.id == step.session.id) == ("new", False), other.link.why
     assert lab.ask(asked, user="person-2").session.id == step.session.id
+
+
+def test_an_answer_that_several_heard_to_a_question_never_asked_here_tells_nothing() -> None:
+    lab = Lab()
+    asked = "Can you explain to me how the lamp on the front of the device has to be read?"
+    turn(lab, [group(f"[Rosa] {OWN}")], RESTART)
+    turn(lab, [group(f"[Rosa] {OWN}", f"[Bot] {RESTART}", f"[Rosa] {asked}")], RESTART)
+    turn(lab, said(OWN, RESTART, asked, RESTART), "device", SORT)
+    turn(lab, [group("[Rosa] Hi")], RESTART)
+    turn(lab, [group("[Rosa] Hi", f"[Bot] {RESTART}", f"[Rosa] {asked}")], RESTART)
+    assert "7731-R" not in turn(lab, said("Hi", RESTART, asked, RESTART, SUM), "Rosa asked about the lamp.")

@@ -37,8 +37,8 @@ def shares_only_stock_phrases(index: SessionIndex, session: Session, request: Re
     """Does a request share only what bots say to many with this conversation?
 
     That is: one phrase, or less than it shows of others, or nothing that other conversations lack while it shows
-    something this one lacks. Ids, calls, the conversation's last answer (unless another question precedes it) and its
-    summary prove more.
+    something this one lacks. An answer that several heard counts behind a question of this one only. Ids, calls, the
+    conversation's last answer (unless another question precedes it) and its summary prove more.
     """
     shown = [m for m in spoken(request.messages[: end_of_shown(request.messages)]) if m.print]
     items, numbers = [i for m in shown for i in m.items], numbers_of(shown)
@@ -64,10 +64,18 @@ def shares_only_stock_phrases(index: SessionIndex, session: Session, request: Re
         return False  # its summary, in parts perhaps
     prints = prints_in(session) | session.opening
     last_shown = shown[-_LOOKED_AT:]
-    held = [m for m in last_shown if _was_said(index, session, said, prints, m)]
+    known = [_was_said(index, session, said, prints, m) for m in last_shown]
+    held = [m for at, m in enumerate(last_shown) if known[at] and not _is_shared_reply(index, last_shown, known, at)]
     if len(held) < 2 or 2 * len(held) <= len(last_shown):
         return True
     return len(held) < len(last_shown) and not any(_is_said_here(index, session, m) for m in held)
+
+
+def _is_shared_reply(index: SessionIndex, shown: Sequence[Message], known: Sequence[bool], at: int) -> bool:
+    """Is message `at` an answer that several heard, to a question of its user that is not `known`?"""
+    asked = at - 1
+    is_reply = asked >= 0 and shown[at].role == "assistant" and shown[asked].role == "user" and not known[asked]
+    return is_reply and len(holders_of(index, receivers_of(index, shown[at].items))) > 1
 
 
 def _is_said_here(index: SessionIndex, session: Session, message: Message) -> bool:
