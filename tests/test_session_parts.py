@@ -187,7 +187,7 @@ def test_a_line_that_another_session_has_is_no_sessions_own() -> None:
         ([user("Human: Hello\nAI:"), user("Human: Are you there?")], ""),
         ([assistant("Human: Hello\nAI:")], ""),
         ([IMAGE], ""),
-        ([parts("Human: Hello", "AI:")], ""),
+        ([parts("Human: Hello", "AI:")], "Human: Hello\nAI:"),
     ],
 )
 def test_a_script_is_the_only_text_of_its_user(said: list[Wire], text: str) -> None:

@@ -126,8 +126,13 @@ def _tagged(text: str) -> Iterator[str]:
 def _read(text: str) -> str:
     if "\\" not in text or '"' not in text:
         return plain(text)
-    read = _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _SIGNS.get(m[2], m[2]), text[:_READ_CHARS])
-    return f"{plain(text)}\n{canonical(read.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace'))}"
+    return f"{plain(text)}\n{canonical(decoded(text[:_READ_CHARS]))}"
+
+
+def decoded(text: str) -> str:
+    """`text` with the escapes of JSON decoded."""
+    read = _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _SIGNS.get(m[2], m[2]), text)
+    return read.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 unescaped = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 3 * len(text)).__getitem__

@@ -10,7 +10,7 @@ as messages: those that the session already holds, and one with the new lines.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from lantern_proxy.history.embedded import (
     from_answers,
     from_system_prompt,
     new_message,
+    readable,
     squeezed,
     text_of_entry,
     unnamed,
@@ -57,8 +58,22 @@ def transcript_as_messages(session: Session, request: Request) -> Request | None
     with a name in between. A transcript made of chat messages has neither, and a task after a transcript has no such
     name.
     """
+    return next(filter(None, (_as_messages(session, form) for form in _forms_of(request))), None)
+
+
+def _forms_of(request: Request) -> Iterator[Request]:
+    """How a request reads whose only text may be a transcript: with the JSON in its texts decoded, then as it is."""
+    if not transcript_text(request):
+        return
+    if any(readable(m.text) != m.text for m in request.messages):
+        yield replace(request, messages=tuple(new_message(readable(m.text), m.role) for m in request.messages))
+    yield request
+
+
+def _as_messages(session: Session, request: Request) -> Request | None:
+    """transcript_as_messages() for one form of the request."""
     written = transcript_text(request)
-    text = squeezed(written) if written else ""
+    text = squeezed(written)
     if not text or request.tools != session.tools:
         return None
     if not shows_system_of(session, request):
@@ -105,11 +120,14 @@ def session_of_transcript(
     somebody else in the same words. None as well if others of `sessions` hold every distinctive line, or if the
     speakers said other things before.
     """
-    text = squeezed(transcript_text(request))
-    if not text:
-        return None
     sessions = [*sessions]
-    read = ((s, lines) for s in sessions if (lines := transcript_as_messages(s, request)))
+    return next(filter(None, (_told_by(sessions, form, said) for form in _forms_of(request))), None)
+
+
+def _told_by(sessions: Sequence[Session], request: Request, said: Mapping[str, Iterable[str]] | None) -> Session | None:
+    """session_of_transcript() for one form of the request."""
+    text = squeezed(transcript_text(request))
+    read = ((s, lines) for s in sessions if (lines := _as_messages(s, request)))
     told = [_Told(s, lines, _shows_end(s, lines), text) for s, lines in read]
     if said is not None:
         told = [each for each in told if each.shows_end or each.length > _GREETING]
@@ -223,15 +241,16 @@ def _is_written_behind(session: Session, lines: Request) -> bool:
 
 
 def transcript_text(request: Request) -> str:
-    """The only text of a request, apart from its system prompt; empty if it has more."""
+    """The only message of a request, apart from its system prompt; empty if it has more, or if there is more than text
+    in it."""
     only = None
     for m in () if request.delta else request.messages:
         if m.role not in SYSTEM:
             if only is not None:
                 return ""
             only = m
-    is_text = only is not None and only.role == "user" and len(only.items) == 1 and only.items[0].kind == "text"
-    return only.items[0].text if only and is_text else ""
+    is_text = only is not None and only.role == "user" and all(i.kind == "text" for i in only.items)
+    return only.text if only and is_text else ""
 
 
 def with_transcript_as_user_text(request: Request) -> Request:

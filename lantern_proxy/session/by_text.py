@@ -44,7 +44,14 @@ from lantern_proxy.session.instructions import (
 from lantern_proxy.session.link_result import DELEGATED, PASTED, Link
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.request_text import readable_texts_of, texts_of
-from lantern_proxy.session.retold_history import answer_in, holds_whole_history, is_retold, lines_in, non_assistant_text
+from lantern_proxy.session.retold_history import (
+    answer_in,
+    holds_end_of_history,
+    holds_whole_history,
+    is_retold,
+    lines_in,
+    non_assistant_text,
+)
 from lantern_proxy.session.side_calls import answers_calls
 from lantern_proxy.session.transcript_use import is_own, use_of_transcript
 from lantern_proxy.turn import SYSTEM, Request, plain
@@ -122,6 +129,8 @@ def _by_texts_of(index: SessionIndex, session: Session, read: _Read, now: float)
     at_once = now - session.last_seen_at < _AT_ONCE_S
     if not _is_bare(session) and holds_whole_history(session, request) and _quotes_own(index, session, read.first):
         return Link(session=session, why="its history in one text, and more")
+    if holds_end_of_history(session, request) and _quotes_own(index, session, read.first):
+        return Link(session=session, why="the end of its history in one text")
     if use := use_of_transcript(index, session, request, named=False):
         side = use == "side"
         return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")

@@ -6,6 +6,7 @@ from itertools import chain
 
 from lantern_proxy import analyze
 from lantern_proxy.analyze.spoken import without_stamp
+from lantern_proxy.history.embedded import GAP_CHARS, readable
 from lantern_proxy.history.forms import has_form, shows_system_of
 from lantern_proxy.history.presentation import shown_as, strings_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
@@ -84,6 +85,34 @@ def holds_whole_history(session: Session, request: Request) -> bool:
         called = called if is_result else end
     asked = plain(said[-1].text)
     return len(text) - end <= PROBE_CHARS and not asks_for_summary(asked) and not asks_for_title(asked)
+
+
+def holds_end_of_history(session: Session, request: Request) -> bool:
+    """Does the first text of the request end in the session's last messages, from its last exchange backwards, followed
+    by a user's message, under the session's system prompt and with its tools? Its client writes what it keeps of a
+    history into one text."""
+    said = spoken(request.messages)
+    head = [m for m in spoken(shown(session)) if m.print]
+    if len(said) < 2 or said[-1].role != "user" or [m.role for m in head[-2:]] != ["user", "assistant"]:
+        return False
+    if not session.answered or request.tools != session.tools or not shows_system_of(session, request):
+        return False
+    asked, exchange = plain(said[-1].text), [plain(m.text) for m in head[-2:]]
+    is_task = asks_for_summary(asked) or asks_for_title(asked)
+    return not is_task and any(
+        _ends_in(text, exchange) for text in {plain(said[0].text), plain(readable(said[0].text))}
+    )
+
+
+def _ends_in(text: str, lines: Sequence[str]) -> bool:
+    """Do these lines stand at the end of a text, one behind the other, apart from names?"""
+    end = len(text)
+    for line in reversed(lines):
+        at = text.rfind(line, 0, end)
+        if not line or at < 0 or end - at - len(line) > GAP_CHARS:
+            return False
+        end = at
+    return True
 
 
 def _opens(said: Mapping[str, str], session: Session, text: str, told: Sequence[str]) -> bool:
