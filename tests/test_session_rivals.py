@@ -11,6 +11,7 @@ from chats import (
     Wire,
     assistant,
     called,
+    parts,
     result,
     summarised_chat,
     summary_of,
@@ -606,3 +607,91 @@ def test_what_a_client_puts_in_front_parts_no_two_that_end_alike(own: bool) -> N
     b.turn("Is it the device in the hall?" if own else "no", closed["content"])
     step = b.send([note, *b.history[-2:], user("What now?")])
     assert step.session.id == b.session if own else step.event == "new", step.link.why
+
+
+PROMPT = {"role": "system", "content": SYSTEM}
+MANUAL = "From the manual: the device is restarted by its button on the back, which has to be held for ten seconds."
+REPORT = (
+    "All in all: the device was looked at, its lamp is green again, and nothing else has to be done by the customer."
+)
+
+
+def test_of_two_who_wait_for_an_answer_to_the_same_words_each_gets_their_own() -> None:
+    lab = Lab()
+    for _ in range(2):
+        lab.answer(lab.ask([PROMPT, user("Hi")]), assistant("Noted."))
+    shown = [PROMPT, user("Hi"), assistant("Noted."), user("ok")]
+    first, second = lab.ask(shown), lab.ask(shown)
+    assert first.session.id != second.session.id, second.link.why
+
+
+def test_who_picks_the_same_numbers_of_a_menu_gets_nothing_of_who_picked_them_before() -> None:
+    chat = Chat(Lab(), named="one")
+    for said in ("Hi", "2", "3", "My contract is 7731-R."):
+        chat.history.append(user(said))
+        chat.lab.answer(chat.send(), assistant(f"Thank you for {said}"))
+    step = chat.lab.ask([PROMPT, *map(user, ("Hi", "2", "3", "And which contract is mine?"))])
+    assert step.event == "new", step.link.why
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        (user("Where can I park my car?"), [user("Where can I park my car?")]),
+        (parts(MANUAL, "How is it restarted?"), [user("Hello there"), parts(MANUAL, "Which button?")]),
+    ],
+)
+def test_what_one_waits_for_may_be_asked_by_another(asked: Wire, shown: list[Wire]) -> None:
+    lab = Lab()
+    own, history = talk(lab, [("My contract is 7731-R.", STOCK), HOURS, ("Thanks a lot!", STOCK)])
+    lab.fail(lab.ask([PROMPT, *history[-2:], asked]))
+    step = lab.ask([PROMPT, *shown])
+    assert (step.event, step.session.id in own) == ("new", False), step.link.why
+
+
+def test_a_reminder_beside_the_question_that_waits_does_not_count() -> None:
+    lab = Lab()
+    reminder = "<system-reminder>Be brief.</system-reminder>"
+    own, history = talk(lab, [("My contract is 7731-R.", STOCK), HOURS, ("Thanks a lot!", STOCK)])
+    asked = parts(reminder, "Where can I park my car?")
+    lab.fail(lab.ask([PROMPT, *history[-2:], asked]))
+    step = lab.ask([PROMPT, user("Hello there"), asked])
+    assert step.session.id in own, step.link.why
+
+
+def test_the_same_report_to_two_is_neithers_summary() -> None:
+    lab = Lab()
+    for name in ("zephyr", "borealis"):
+        chat = Chat(lab)
+        for said, answer in turns(name, 4):
+            chat.turn(said, answer)
+        chat.turn("How does it stand?", REPORT)
+    step = lab.ask([PROMPT, user(REPORT), user("What does it mean?")])
+    assert step.event == "new", step.link.why
+
+
+ORDERS = "You sort the messages of customers into those about hours and others, in 7 words."
+
+
+@pytest.mark.parametrize("said", [ORDERS, "7"])
+def test_phrases_in_one_text_under_a_prompt_of_which_one_user_said_a_part_are_nobodys(said: str) -> None:
+    lab = Lab()
+    common = [HOURS, ("Thanks a lot!", STOCK)]
+    talk(lab, [(said, "Good."), *common], 9)
+    _, history = talk(lab, [("I am Emil.", "Hello Emil."), *common], 9)
+    step = lab.ask([{"role": "system", "content": ORDERS}, user(transcript(history[2:]))])
+    assert step.link.side
+    assert step.link.session is None, step.link.why
+
+
+def test_a_summary_of_all_that_was_said_is_its_conversations_though_another_said_what_it_began_with() -> None:
+    lab = Lab()
+    first, other = Chat(lab), Chat(lab)
+    asked = "Please tell me how the lamp on the front has to be read."
+    other.turn("Good evening to you all", "Good evening.")
+    first.turn(asked, "Green means that all is well.")
+    other.turn(asked, "Green means that all is well.")
+    first.turn("My contract is 7731-R.", "I have noted that.")
+    wish = {"role": "system", "content": "Summarize the conversation for a colleague. Keep names."}
+    step = lab.ask([wish, *first.history, user("Write it.")])
+    assert step.session.parent == first.session, step.link.why

@@ -64,9 +64,6 @@ _SHORT_WEIGHT = 0.5
 """Weight of an answer of a word or two: "OK." may be an example in a prompt, or stand in any conversation. A user text
 that is as short ("Go on.") counts half."""
 
-_FEW = 2
-"""A summary and a question are so many texts."""
-
 
 def continued_session(index: SessionIndex, request: Request) -> Session | None:
     """The session whose head is the longest beginning of this request; of equals the one seen last."""
@@ -213,14 +210,9 @@ def _answer_of(session: Session) -> list[Item]:
 
 
 def _may_ask_again(index: SessionIndex, session: Session, request: Request) -> bool:
-    """May the words that got no answer, or wait for it, be asked again here? They are all that tells whose they are."""
-    return not _is_twin(index, session) and not is_other_person(session, request)
-
-
-def _is_twin(index: SessionIndex, session: Session) -> bool:
-    """Does this first request still wait for its answer? Then the same words again begin another conversation; they are
-    no retry."""
-    return index.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
+    """May the words that got no answer be asked again here? They are all that tells whose they are, so while they still
+    wait for one, the same words are another conversation's."""
+    return not index.in_flight.get(session.id) and not is_other_person(session, request)
 
 
 def best_scored(index: SessionIndex, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
@@ -248,7 +240,10 @@ def best_scored(index: SessionIndex, request: Request, weak: Collection[str]) ->
 
 
 def _points(index: SessionIndex, request: Request) -> dict[str, float]:
-    """Session id -> total evidence for it: ids, answers that it got, texts that only its user said."""
+    """Session id -> total evidence for it: ids, answers that it got, texts that only its user said.
+
+    What a side call got counts only if no other session got the same.
+    """
     answered, asked = defaultdict[str, float](float), defaultdict[str, float](float)
     texts, times = defaultdict[str, set[bytes]](set), Counter[bytes]()
     numbers = numbers_of(request.messages)
@@ -265,7 +260,7 @@ def _points(index: SessionIndex, request: Request) -> dict[str, float]:
         is_short = breadth(plain(i.text)) < PROBE_CHARS
         is_ones = len(holders_of(index, holders)) == 1
         got = (index.sessions[sid] for sid in holders)
-        made = [s.id for s in got if (is_ones or not _is_beside(s)) and i.print not in s.opening]
+        made = [s.id for s in got if (is_ones or not s.side) and i.print not in s.opening]
         if made:
             weight = _SHORT_WEIGHT if is_short else _ANSWER_WEIGHT
             _credit(index, answered, made, weight * len(made) / len(holders))
@@ -278,12 +273,6 @@ def _points(index: SessionIndex, request: Request) -> dict[str, float]:
     likely = (s for s in alive if s.api == request.api)
     likely = (s for s in likely if s.id in answered or _is_asked_again(index, s, request, texts[s.id]))
     return {s.id: asked[s.id] + answered[s.id] for s in likely}
-
-
-def _is_beside(session: Session) -> bool:
-    """Is it a side session that belongs to no sub-agent? What such a session got counts for its conversation only if no
-    other session got the same, and no side call whose conversation is unknown."""
-    return session.side and not session.agent
 
 
 def _is_its_users(index: SessionIndex, session: Session, i: Item, *, is_short: bool) -> bool:
@@ -329,8 +318,7 @@ def _is_asked_again(index: SessionIndex, session: Session, request: Request, ask
         return False
     texts = {i.print: plain(i.text) for i in items_of(request.messages) if i.print in asked}
     is_made = any(is_made_for(index, session, text, request) for text in texts.values())
-    is_bare = session.lost and len(texts) <= _FEW and not is_made
-    if is_bare and is_told_of_several(index, session, request, "\n".join(texts.values())):
+    if session.lost and not is_made and is_told_of_several(index, session, request, "\n".join(texts.values())):
         return False
     known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
     parts = known_as | _parted(asked.difference(*known_as), request.messages)
@@ -339,15 +327,15 @@ def _is_asked_again(index: SessionIndex, session: Session, request: Request, ask
         return True
     if _shows_its_answer(session, request, asked):
         return True
-    waits = not (session.answered or index.in_flight.get(session.id))
-    is_alone = len(spoken(request.messages)) == 1  # with it another may begin, and nothing shows what was before
-    return waits and not is_alone and _is_all_of(session.head[-1].message, asked)
+    if index.in_flight.get(session.id) or len(spoken(request.messages)) == 1:
+        return False  # with one text another conversation may begin
+    return _is_all_of(session.head[-1].message, asked)
 
 
 def _shows_its_answer(session: Session, request: Request, asked: Collection[bytes]) -> bool:
     """Was one of the texts `asked` what the session was asked last, and does its answer follow in another format?"""
     last = last_asked(session)
-    if not session.answered or last is None or not _is_all_of(last, asked):
+    if last is None or not _is_all_of(last, asked):
         return False
     at = next((at for at, m in enumerate(request.messages) if m.print == last.print), None)
     return at is not None and is_same_answer(_answer_of(session), _answer_behind(request, at))

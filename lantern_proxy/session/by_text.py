@@ -4,12 +4,11 @@ No item of such a request was seen before. Its client writes the history into on
 summary or the last answer in front; or it uses what was said for something else: a side call, an agent's task.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from lantern_proxy.history.agent_steps import count_steps_in, is_repeated_step, shows_steps, shows_task
 from lantern_proxy.history.containment import Haystack, haystack_of
@@ -106,7 +105,7 @@ def link_by_text(index: SessionIndex, request: Request, weak: Sequence[str], now
         if found and found.why != PASTED:
             return found
         if found and _quotes_own(index, session, read.whole, but=read.orders):
-            return replace(found, session=_quoted_of(index, session, candidates, read.whole, but=read.orders))
+            return found
         shared = shared or found
     if shared:  # of phrases that were said in several
         return Link(side=True, why=PASTED)
@@ -174,31 +173,11 @@ def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once:
 
 
 def _quotes_own(index: SessionIndex, session: Session, whole: str | Haystack, *, but: str = "") -> bool:
-    """Does a text, apart from `but`, hold something that was said in this session only?"""
-    return any(_quoted_own(index, session, whole, but=but))
-
-
-def _quoted_own(index: SessionIndex, session: Session, whole: str | Haystack, *, but: str) -> Iterator[str]:
-    """The texts in `whole`, apart from `but`, that were said in this session only. No other session may hold one even
-    within a longer text: some clients write their whole history into one."""
-    said = (text for text in index.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
-    once = islice((text for text in said if text != but and is_said_once(index, text)), _QUOTED)
-    return (text for text in once if _are_own(index, session, [text]))
-
-
-def _quoted_of(
-    index: SessionIndex, session: Session, others: Sequence[Session], whole: str | Haystack, *, but: str
-) -> Session:
-    """The session that is quoted: `session`, or another one whose texts in `whole` contain all that seems to be
-    `session`'s. What the one user asked may be only the beginning of what the other did."""
-    own = [*_quoted_own(index, session, whole, but=but)]
-    for other in others:
-        said = index.said.get(other.id, ()) if other is not session else ()
-        # its texts are few that hold one of those; only they are looked for
-        longer = [text for text in said if any(each in text for each in own) and text in whole]
-        if all(any(each in text and is_said_once(index, text) for text in longer) for each in own):
-            return other
-    return session
+    """Does a text, apart from `but`, hold something that was said in this session only? No other session may hold it
+    even within a longer text: some clients write their whole history into one."""
+    long = (text for text in index.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text != but)
+    once = (text for text in long if text in whole and is_said_once(index, text))
+    return any(_are_own(index, session, [text]) for text in islice(once, _QUOTED))
 
 
 def _is_answer_own(index: SessionIndex, session: Session, request: Request) -> bool:
@@ -211,7 +190,7 @@ def _is_answer_own(index: SessionIndex, session: Session, request: Request) -> b
 
 def _are_own(index: SessionIndex, session: Session, lines: Sequence[str]) -> bool:
     """Does no other session hold one of these lines?"""
-    others = (said for sid, said in index.said.items() if lines and sid != session.id)
+    others = (said for sid, said in index.said.items() if sid != session.id)
     return not any(line in text for said in others for text in said for line in lines)
 
 

@@ -87,8 +87,7 @@ def spoken_of(index: SessionIndex, sessions: Sequence[Session], request: Request
     for s in sessions:
         if any(told in whole for told in side_summaries(index.said.get(s.id, {}).items())):
             return s
-    named = (s for s in sessions if _names_what_it_named(index, s, [o for o in sessions if o is not s], text))
-    return next(named, None)
+    return next((s for s in sessions if _names_what_it_named(index, s, sessions, text)), None)
 
 
 def is_told_of_several(index: SessionIndex, session: Session, request: Request, text: str) -> bool:
@@ -115,12 +114,11 @@ def _names_what_it_named(index: SessionIndex, session: Session, others: Sequence
 
 
 def _named_all(index: SessionIndex, session: Session, others: Iterable[Session], claimed: str) -> bool:
-    """Does a claimed history name many things, all of them known to this session and fewer than half to the others?
-    That decides between two sessions about one subject in the same words."""
+    """Does a claimed history name things that all are known to this session, many of them to no other? That decides
+    between two sessions about one subject in the same words."""
     theirs = "\n".join([text_with_names(index, other.id) for other in others])
     marks, named = marks_in(claimed), text_with_names(index, session.id)
-    telling = sum(mark not in theirs for mark in marks)
-    return telling >= _MANY_MARKS and 2 * telling > len(marks) and all(mark in named for mark in marks)
+    return sum(mark not in theirs for mark in marks) >= _MANY_MARKS and all(mark in named for mark in marks)
 
 
 def marks_in(text: str) -> list[str]:
@@ -146,11 +144,12 @@ def _claimed(index: SessionIndex, request: Request) -> str:
     if any(i.kind == "call" for i in items_of(request.messages)):
         return ""
     texts = [t for t in texts_of(request) if t]
-    long = [t for t in texts[:-1] if is_long_text(t) and not _is_quoted(index, t)]
-    if long and _shows_answer_as_users(index, request):
-        return ""  # that stands for the history
-    if len(long) == 1:
-        return long[0]
+    long = {t: {who for _, who in who_said(index, t)} for t in texts[:-1] if is_long_text(t)}
+    new = [t for t, who in long.items() if not who]  # many may begin with a known one, and people show old answers
+    if new and any(not who.isdisjoint(("assistant", "side")) for who in long.values()):
+        return ""  # what a model answered stands for the history
+    if len(new) == 1:
+        return new[0]
     if len(texts) != 1:
         return ""
     told = texts[0] if has_marker(request) and not _is_transcript(request) else ""
@@ -189,18 +188,6 @@ def _is_preamble(index: SessionIndex, session: Session, request: Request, claime
     if index.by_start.get(begins, set()) - {session.id} and not is_called_summary(claimed):
         return True
     return len(texts_of(request)) in range(2, len(session.opening) + 1) and not is_marked(claimed)
-
-
-def _is_quoted(index: SessionIndex, text: str) -> bool:
-    """Was exactly this text said in a known session? Many may begin with it, and people show old answers to a model."""
-    return any(True for _ in who_said(index, text))
-
-
-def _shows_answer_as_users(index: SessionIndex, request: Request) -> bool:
-    """Does the user's side of a request hold a long text, before the last one, that a model answered somewhere?"""
-    texts = [plain(i.text) for i in items_of(request.messages) if i.kind == "text" and i.role == "user"][:-1]
-    long = [text for text in texts if is_long_text(text)]
-    return any(who in ("assistant", "side") for text in long for _, who in who_said(index, text))
 
 
 def _same_talk(a: Session, b: Session) -> bool:

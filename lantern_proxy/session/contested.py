@@ -194,7 +194,7 @@ def _is_matched(
 def is_anothers_side_call(index: SessionIndex, session: Session, request: Request) -> bool:
     """Does a side call show as much of what only the user of another conversation said? What it answers, such as a
     summary, would be taken for this one's."""
-    said = (index.by_user.get(i.print, ()) for i in items_of(request.messages) if i.role == "user" and i.kind == "text")
+    said = (index.by_user.get(i.print, ()) for i in items_of(request.messages))
     told = Counter(next(iter(sids)) for sids in said if len(sids) == 1)
     own = told.pop(main_of(session), 0)
     return not goes_on(session, request) and max(told.values(), default=0) >= max(own, 1)
@@ -299,7 +299,7 @@ def _place_in(session: Session, shown: list[Message], asked: list[Message], is_t
     """
     held = {*prints_of(said_in(session.head))} if is_told else ()
     rest = [*dropwhile(lambda m: m.print not in held, shown)] if is_told else []
-    if (shown and is_end(session, shown, asked)) or fit_of(session, rest, asked) == STANDS:
+    if is_end(session, shown, asked) or fit_of(session, rest, asked) == STANDS:
         return 0, True
     if in_common(said_in(session.head), shown) == len(shown):
         return 0, False  # its user is back there

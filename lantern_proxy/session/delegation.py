@@ -59,7 +59,7 @@ def is_taken_over(index: SessionIndex, parent: Session, request: Request) -> boo
         return False
     first, *_, last = spoken(request.messages)
     before = user_texts_before_last(parent)
-    if not before or not speaks_of_half(plain(first.text), before):
+    if not speaks_of_half(plain(first.text), before):
         return False  # a task is one thing; what a model passes on to go on with speaks of all
     return not _is_among(plain(last.text), index.arguments.get(parent.id, ()))
 

@@ -16,8 +16,6 @@ from lantern_proxy.session.instructions import asks_for_summary
 from lantern_proxy.session.side_calls import held_share, holds_answer
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
 
-_MOST_LABEL = 60
-"""Most characters of the label in front of a message, in a text that holds a whole history."""
 _LOOKED_AT, _ALL_THERE = 12, 3
 """How many of the session's last messages are looked for in a history; and how many of their last texts must all stand
 there."""
@@ -69,7 +67,7 @@ def _in_text(text: str, said: Sequence[Item], calls: Sequence[Item]) -> tuple[Me
     labels = [_label(text, i) for i in said]
     label = next((each for i, each in zip(said, labels, strict=True) if i.kind == "result" and each), "")
     others = {each for i, each in zip(said, labels, strict=True) if i.kind == "text"} - {""}
-    if not label or label in others or not all(labels[:_ALL_THERE]):
+    if not all(labels[:_ALL_THERE]):
         return ()
     last = said[0].text.strip()
     front, *parts = text[text.rfind(last) + len(last) :].split(f"\n{label}")
@@ -92,7 +90,7 @@ def _label(text: str, said: Item) -> str:
     at = text.rfind(whole)
     found = text[text.rfind("\n", 0, max(0, at)) + 1 : at] if at >= 0 else ""
     ends = text[at + len(whole) :][:1] in ("", "\n")
-    return found if ends and found.strip() and len(found) <= _MOST_LABEL else ""
+    return found if ends else ""
 
 
 def _message(role: Role, items: Sequence[Item]) -> Message:

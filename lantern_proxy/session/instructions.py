@@ -94,14 +94,12 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
 
 
 def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
-    """Does a single text without tools ask for a summary of a labelled line that is exactly one text of the session?
+    """Does the first text ask for a summary of a labelled line that is exactly one text of the session?
 
     People who paste a text write no name in front of it; clients that sum up dropped messages one by one do.
     """
-    found = spoken(request.messages)
-    if request.tools or len(found) != 1 or not asks_for_summary(plain(found[0].text)):
-        return False
-    lines = (plain(line[1]) for i in found[0].items if i.kind == "text" for line in _NAMED_LINE.finditer(i.text))
+    first = (m for m in spoken(request.messages)[:1] if asks_for_summary(plain(m.text)))
+    lines = (plain(line[1]) for i in items_of(first) for line in _NAMED_LINE.finditer(i.text))
     return any(is_long_text(line) and said.get(line) in ("user", "assistant") for line in lines)
 
 
@@ -224,10 +222,9 @@ def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, st
 
 
 def asks_for_summary_of_head(session: Session, request: Request) -> bool:
-    """Does a system prompt ask for a summary, over messages that are all in the session's answered head?"""
+    """Does a system prompt ask for a summary, over messages that are all in the session's head?"""
     names = prints_in(session)
-    old = session.answered and all(i.print in names for i in items_of(request.messages))
-    return old and _says_often(system_text(request))
+    return all(i.print in names for i in items_of(request.messages)) and _says_often(system_text(request))
 
 
 def _says_often(text: str) -> bool:

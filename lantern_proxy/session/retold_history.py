@@ -56,7 +56,7 @@ def _is_form_for_it(session: Session, request: Request) -> bool:
     Then what was passed to that tool is meant for the continuation, even if users only nodded and it retells nothing
     they said.
     """
-    called = {call.name for call in session.head[-1].message.calls} if session.answered and session.head else set()
+    called = {call.name for call in session.head[-1].message.calls}
     if not called or not session.forms:
         return False
     before = session.forms[0]
