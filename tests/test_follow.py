@@ -471,3 +471,28 @@ def test_where_an_id_names_the_conversation_the_last_result_of_calls_with_one_nu
     assert [f.message.text for f in step.main_filed] == [f"2: {AUDIT}"]
     assert chat.send().event == "turn"
     assert [text for text in lab.texts(chat.session) if AUDIT in text] == [f"{n}: {AUDIT}" for n in range(3)]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_results_of_calls_with_ids_of_their_own_are_filed_though_two_say_the_same(apart):
+    """apart: each call is shown as a message of its own"""
+    lab = Lab()
+    asked, wish, ids = user("Where is my last order?"), user(SUM_UP), ("call_8b1e4a77", "call_9c2f5b88")
+    chats = [Chat(lab) for _ in range(2)]
+    calls = [called(value, "get_orders", of=value) for value in ids]
+    both = {"role": "assistant", "content": None, "tool_calls": [c["tool_calls"][0] for c in calls]}
+    for chat in chats:
+        chat.history.append(asked)
+        lab.answer(chat.send(), both if chat is chats[0] else assistant("It is on its way."))
+    shown = calls if apart else [both]
+    step = chats[0].send([asked, *shown, *(result(value, f"{AUDIT} {value}") for value in ids), wish])
+    assert [f.message.text for f in step.main_filed] == [f"{AUDIT} {value}" for value in ids]
+
+
+def test_a_word_that_one_alone_said_gives_them_no_result_of_a_call_that_was_only_numbered():
+    lab, call = Lab(), called("functions.run:0", "get_orders")
+    for said in ("7", "8"):
+        chat = chat_of(lab)
+        chat.history.append(user(said))
+        lab.answer(chat.send(), call)
+    assert chat.send([user("8"), call, result("functions.run:0", AUDIT), user(SUM_UP)]).main is None

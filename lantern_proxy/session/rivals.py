@@ -5,11 +5,11 @@ one person must not get what was said to another.
 """
 
 from collections.abc import Collection, Iterable, Sequence, Set
-from itertools import islice, takewhile
+from itertools import islice
 
 from lantern_proxy.history.forms import is_other_person, shows_system_of, system_text
 from lantern_proxy.history.presentation import shown_as
-from lantern_proxy.history.record import Session, items_of, spoken
+from lantern_proxy.history.record import Session, items_of
 from lantern_proxy.history.summaries import is_long_text, side_summaries
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.index import (
@@ -72,9 +72,8 @@ def settle(index: SessionIndex, session: Session, request: Request, weak: Collec
     if session.side or not end:
         return session
     rivals = _ending_alike(index, session, request)
-    if session.lost and is_other_persons_session(session, request):
-        return decide(index, rivals, request, weak)
-    return decide(index, [session, *rivals], request, weak) if rivals else session
+    is_others = session.lost and is_other_persons_session(session, request)
+    return decide(index, [session, *rivals], request, weak) if rivals or is_others else session
 
 
 def _ending_alike(
@@ -105,9 +104,9 @@ def decide(
     if best and any(_is_beginning(shown, s) for s in left if s not in best):
         return None  # its user may be back there
     summed_up = [s for s in best if is_summed_up(index, s, request)]
-    if not any(s.lost for s in best) and not summed_up:  # none of their clients ever showed a part
+    if not any(s.lost for s in best):  # none of their clients ever showed a part
         best = [s for s in best if _is_beginning(shown, s)] or best
-    ranks = {s.id: (_begun(s, request), fits[s.id]) for s in left}
+    ranks = {s.id: (in_common(asked, said_in(s.head)), fits[s.id]) for s in left}
     best = summed_up or best or [s for s in left if ranks[s.id] == max(ranks.values())]
     best = under_prompt(index, best, request)
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
@@ -172,15 +171,6 @@ def ids_in(request: Request) -> list[str]:
 def held_ids(index: SessionIndex, session: Session, ids: Iterable[str]) -> int:
     """How many of the request's ids were seen in a session. ids: from ids_in()"""
     return sum(session.id in index.by_id.get(value, ()) for value in ids)
-
-
-def _begun(session: Session, request: Request) -> int:
-    """How many opening texts of the request, apart from short ones, began the session. 0 if the session was first seen
-    in the middle: then its opening includes texts from before its first answer."""
-    said = spoken(request.messages)
-    front = [*takewhile(lambda m: m.role != "assistant" and all(i.print in session.opening for i in m.items), said)]
-    in_the_middle = any(i.print in session.opening for m in said[len(front) :][:1] for i in m.items)
-    return 0 if in_the_middle else sum(breadth(plain(m.text)) >= PROBE_CHARS for m in front)
 
 
 def _is_beginning(shown: list[Message], session: Session) -> bool:
