@@ -815,14 +815,30 @@ def test_who_begins_in_the_words_in_which_all_speak_of_a_subject_gets_nothing_of
     assert (step.event, told_by(lab, step)) == ("new", False), step.link.why
 
 
+OF_A_LINE = (
+    "Rosa Quint, number 48213377, reported a dead internet connection and a router that blinks red. The restart did "
+    "not help, so a technician comes on Friday to Birch Lane 14 with a new router."
+)
+
+
 def test_a_summary_that_names_what_was_named_is_that_of_the_conversation() -> None:
     chat = about_both(Lab())
-    summary = (
-        "Rosa Quint, number 48213377, reported a dead internet connection and a router that blinks red. The restart "
-        "did not help, so a technician comes on Friday to Birch Lane 14 with a new router."
-    )
-    step = chat.send([user(summary), user("Which floor, did I say?")])
+    step = chat.send([user(OF_A_LINE), user("Which floor, did I say?")])
     assert (step.event, step.session.id, step.link.why) == ("compacted", chat.session, "the words of one session")
+
+
+def test_a_list_on_which_most_are_others_is_no_summary_of_the_conversation_of_one_of_them() -> None:
+    chat = about_both(Lab())
+    others = "Emil Haug 51733290, Ada Holm 60218345, Karl Maas 70955102, Ida Roth 80011223, Ole Berg 90044556"
+    step = chat.send([user(f"{OF_A_LINE} So it is with {others}."), user("Which floor, did they say?")])
+    assert step.event == "new", step.link.why
+
+
+def test_a_text_about_what_was_said_in_a_single_turn_is_no_summary_of_it() -> None:
+    chat = Chat(Lab())
+    chat.turn(" ".join(said for said, _ in ABOUT_A_LINE), " ".join(answer for _, answer in ABOUT_A_LINE))
+    step = chat.send([user(OF_A_LINE), user("Which floor, did I say?")])
+    assert step.event == "new", step.link.why
 
 
 # --- one id for a whole run ----------------------------------------------------------------------------------------

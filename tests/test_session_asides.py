@@ -4,6 +4,7 @@ What its client never shows again is none of the conversation.
 """
 
 import json
+from collections.abc import Callable
 
 import pytest
 from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, result, summary_of, transcript, turns, user
@@ -660,3 +661,22 @@ def test_a_summary_is_asked_for_again_after_a_failure_though_the_prompt_holds_th
         step = chat.send([user(f"{summary_of('amber', range(n, 4))}\n\nGo on.")])
         assert step.event == "compacted"
         chat.lab.fail(step)
+
+
+@pytest.mark.parametrize(
+    ("own", "system", "shown"),
+    [
+        ("", "Rate the answers.", lambda said: said[2:]),
+        ("", "Summarize the conversation for a colleague.", lambda said: said[2:-1]),
+        (SYSTEM, "Summarize the conversation for a colleague.", lambda said: [*said[2:], user("Now write it.")]),
+    ],
+)
+def test_what_is_made_of_the_end_of_a_conversation_under_another_prompt_is_no_turn_of_it(
+    own: str, system: str, shown: Callable[[list[Wire]], list[Wire]]
+) -> None:
+    chat = Chat(Lab(), system=own)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    chat.system = system
+    step = chat.send(shown(chat.history))
+    assert (step.event, step.session.parent) == ("side", chat.session), step.link.why

@@ -349,3 +349,37 @@ def test_a_session_that_waits_for_its_answer_stays_in_memory(chars: int, count: 
         remember(index, msgspec.structs.replace(session, head=(entry,)))
         index.in_flight["ses_0"] = 1
     assert {"ses_0", "ses_1", f"ses_{count - 1}"} & index.sessions.keys() == {"ses_0", f"ses_{count - 1}"}
+
+
+def imported() -> Chat:
+    """A conversation of which no request was seen, under the id that its client gives it."""
+    chat = Chat(Lab(), system="", named="one")
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    kept = chat.lab.kept[chat.session]
+    kept.filed, kept.names = [structs.replace(f, created_at=float(n)) for n, f in enumerate(kept.filed)], []
+    chat.lab.restart()
+    assert chat.lab.index.sessions[chat.session].imported
+    return chat
+
+
+@pytest.mark.parametrize(
+    ("system", "behind", "event"),
+    [
+        (SYSTEM, [user("And which of them is restarted first?")], "turn"),
+        ("Summarize the conversation for a colleague.", [], "side"),
+        (SYSTEM, [user("Write a summary of this conversation so far, and keep all names in it. " * 8)], "side"),
+        ("Rate the answers.", [], "side"),
+    ],
+)
+def test_what_is_made_of_an_imported_conversation_is_no_turn_of_it(system: str, behind: list[Wire], event: str) -> None:
+    chat = imported()
+    chat.system = system
+    assert chat.send([*chat.history, *behind]).event == event
+
+
+def test_a_short_text_under_the_id_of_an_imported_conversation_is_no_turn_of_it_and_a_summary_is() -> None:
+    for text, event in (("Name this chat, please.", "side"), (summary_of("zephyr", 3), "compacted")):
+        chat = imported()
+        chat.system = SYSTEM
+        assert chat.send([user(text)]).event == event

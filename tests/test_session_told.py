@@ -279,6 +279,7 @@ def test_nothing_is_retold_of_a_session_that_shows_nothing() -> None:
         ([user(REMINDED)], False),
         ([user("So far we spoke of parking.")], False),
         ([user(f"{PLAN.lower()} Where can I park my car?")], True),
+        ([user("It is set by hand. Where can I park my car?")], True),
         ([user(f"{PLAN} Where can I park my car?")], False),
     ],
 )

@@ -25,8 +25,8 @@ from lantern_proxy.session.index import (
     PROBE_CHARS,
     SessionIndex,
     is_greeting,
-    is_said_once,
     receivers_of,
+    sayer_of,
     searchable,
     sessions_quoted,
     side_since,
@@ -176,7 +176,7 @@ def _quotes_own(index: SessionIndex, session: Session, whole: str | Haystack, *,
     """Does a text, apart from `but`, hold something that was said in this session only? No other session may hold it
     even within a longer text: some clients write their whole history into one."""
     long = (text for text in index.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text != but)
-    once = (text for text in long if text in whole and is_said_once(index, text))
+    once = (text for text in long if text in whole and sayer_of(index, text))
     return any(_are_own(index, session, [text]) for text in islice(once, _QUOTED))
 
 
@@ -283,5 +283,5 @@ def _at_work(index: SessionIndex, request: Request) -> Session | None:
         return None
     s, count = waiting[0]
     known_as = s.api == request.api and not s.side and shows_system_of(s, request) and not is_other_person(s, request)
-    own = (text for text in told[:-count] if breadth(text) >= PROBE_CHARS and text in index.said.get(s.id, ()))
-    return s if known_as and any(is_said_once(index, text) for text in own) else None
+    own = (text for text in told[:-count] if breadth(text) >= PROBE_CHARS)
+    return s if known_as and any(sayer_of(index, text) == s.id for text in own) else None

@@ -22,10 +22,10 @@ from lantern_proxy.session.index import (
     SessionIndex,
     ids_of,
     is_ones_own,
-    is_said_once,
     main_of,
     numbers_of,
     receivers_of,
+    sayer_of,
     sessions_at,
     telling_texts,
     who_said,
@@ -88,8 +88,7 @@ def calls_lead_elsewhere(index: SessionIndex, session: Session, request: Request
 
 def _is_said_elsewhere(index: SessionIndex, session: Session, message: Message) -> bool:
     """Does a message hold a text of more than a word or two that only one other conversation said or heard?"""
-    said = index.said.get(session.id, {})
-    return any(text not in said and is_said_once(index, text) for text in telling_texts(message))
+    return any(sayer_of(index, text) not in ("", session.id) for text in telling_texts(message))
 
 
 def went_on_elsewhere(index: SessionIndex, session: Session, request: Request) -> list[Session]:
@@ -112,7 +111,7 @@ def went_on_elsewhere(index: SessionIndex, session: Session, request: Request) -
         return []
     ending = [s for count, s in shares if count == most]
     asked = (plain(m.text) for m in shown[-most:] if m.role == "user")
-    is_ones = any(is_said_once(index, text) for text in asked)
+    is_ones = any(sayer_of(index, text) for text in asked)
     return ending if is_ones else [*ending, session]
 
 
@@ -223,7 +222,7 @@ def _goes_on_from_before(index: SessionIndex, session: Session, request: Request
     held = Haystack("\n".join([plain(e.message.text) for state in states for e in state.head]))
     texts = (plain(i.text) for i in items_of(shown) if i.role == "user" and i.kind == "text")
     left = (text for text in texts if text in said and text not in held)
-    return any(breadth(text) >= PROBE_CHARS or is_said_once(index, text) for text in left)
+    return any(breadth(text) >= PROBE_CHARS or sayer_of(index, text) for text in left)
 
 
 def _is_more_held(session: Session, states: Sequence[Session], request: Request) -> bool:

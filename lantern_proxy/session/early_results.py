@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 
 from lantern_proxy.history.record import Session, before_answer, items_of, new_answer
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.index import PROBE_CHARS, SessionIndex, is_said_once
+from lantern_proxy.session.index import PROBE_CHARS, SessionIndex, sayer_of
 from lantern_proxy.session.instructions import asks_for_summary
 from lantern_proxy.session.side_calls import held_share, holds_answer
 from lantern_proxy.turn import Item, Message, Request, Role, is_random, item, message, plain
@@ -43,7 +43,7 @@ def results_in(index: SessionIndex, session: Session, request: Request, *, named
 def _is_ones(index: SessionIndex, said: Sequence[Item]) -> bool:
     """Was one of these items, longer than a word or two, said in one conversation only?"""
     texts = (plain(i.text) for i in said)
-    return any(breadth(text) >= PROBE_CHARS and is_said_once(index, text) for text in texts)
+    return any(breadth(text) >= PROBE_CHARS and sayer_of(index, text) for text in texts)
 
 
 def _of_calls(request: Request, calls: Sequence[Item], *, is_own: bool) -> Iterator[Message]:

@@ -87,9 +87,11 @@ def is_named(index: SessionIndex, value: str) -> bool:
     return value in index.sessions or value in index.by_family or value in index.by_id
 
 
-def is_said_once(index: SessionIndex, text: str) -> bool:
-    """Was this text, however short, said in exactly one session? For long texts is_own() asks an index instead."""
-    return sum(islice((1 for said in index.said.values() if text in said), 2)) == 1
+def sayer_of(index: SessionIndex, text: str) -> str:
+    """The only conversation in which this text, however short, was said; "" if it was said in none, or in several. For
+    long texts is_own() asks an index instead."""
+    sids = [*islice((sid for sid, said in index.said.items() if text in said), 2)]
+    return sids[0] if len(sids) == 1 else ""
 
 
 def who_said(index: SessionIndex, text: str) -> Iterator[tuple[str, str]]:
@@ -113,8 +115,7 @@ def telling_texts(message: Message) -> Iterator[str]:
 
 def is_ones_own(index: SessionIndex, session: Session, message: Message) -> bool:
     """Does a message hold a text of more than a word or two that was said only in this session?"""
-    said = index.said.get(session.id, {})
-    return any(text in said and is_said_once(index, text) for text in telling_texts(message))
+    return any(sayer_of(index, text) == session.id for text in telling_texts(message))
 
 
 def ids_named(index: SessionIndex, id: str) -> list[str]:

@@ -101,7 +101,7 @@ def is_side_of(index: SessionIndex, session: Session, request: Request) -> bool:
     if is_aside(session, request):  # in a form that the next step of a turn may have as well
         return not (shows_system_of(session, request) and answers_calls(session, request))
     said = index.said.get(session.id, {})
-    if session.imported and _is_no_turn_of(session, request, said):
+    if session.imported and _is_no_turn_of(session, request):
         return True
     session = in_form(on_branch(session, request), request)
     if use := use_of_transcript(index, session, request, named=True):
@@ -130,15 +130,14 @@ def is_side_of(index: SessionIndex, session: Session, request: Request) -> bool:
     return asks_for_summary_of_head(session, request) and not _is_summed_up_in_system(index, session, request)
 
 
-def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
+def _is_no_turn_of(session: Session, request: Request) -> bool:
     """Is the request a side call of an imported session, of which the form of requests is unknown?
 
-    It is if it shows messages of the session and makes something else of them, or if it shows none and is too short to
-    hold a summary.
+    It is if it ends in an answer and holds nothing new, or if it shows nothing of the session and is too short to hold
+    a summary.
     """
     if held_share(session, request):
-        is_wished = is_summary_call(request, session, said) or asks_for_summary_of_head(session, request)
-        return is_wished or _is_read_over(session, request)
+        return _is_read_over(session, request)
     return all(not is_long_text(plain(m.text)) for m in spoken(request.messages))
 
 

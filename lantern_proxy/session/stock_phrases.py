@@ -14,9 +14,9 @@ from lantern_proxy.session.index import (
     holding_sessions,
     ids_of,
     is_greeting,
-    is_said_once,
     numbers_of,
     receivers_of,
+    sayer_of,
 )
 from lantern_proxy.session.overlap import end_of_shown, is_shown_in, prints_of, said_of, shown_and_asked
 from lantern_proxy.session.request_text import is_user_message
@@ -54,7 +54,7 @@ def shares_only_stock_phrases(index: SessionIndex, session: Session, request: Re
         if last and is_shown_in(last, m) and not (at and _is_to_another(index, session, _question_of(shown[:at]), m)):
             return False
         text = plain(m.text)
-        is_made = said.get(text) == "side" and is_said_once(index, text)
+        is_made = said.get(text) == "side" and sayer_of(index, text)
         if is_made or any(each in text for each in passed):
             return False
     if not shown or _ends_like_last(session, request):
@@ -84,11 +84,8 @@ def _is_said_here(index: SessionIndex, session: Session, message: Message) -> bo
     def is_ones(i: Item) -> bool:
         text = plain(i.text)
         is_telling = breadth(text) >= PROBE_CHARS
-        return (
-            is_telling
-            and holders_of(index, holding_sessions(index, i.print)) <= {session.id}
-            and is_said_once(index, text)
-        )
+        is_held = holders_of(index, holding_sessions(index, i.print)) <= {session.id}
+        return is_telling and is_held and bool(sayer_of(index, text))
 
     return any(i.kind != "text" or is_ones(i) for i in message.items)
 
