@@ -543,6 +543,25 @@ def test_a_question_behind_examples_of_which_each_was_asked_alone_is_none_of_the
     assert (later.event, later.session.id) == ("turn", step.session.id)
 
 
+def test_who_goes_back_behind_what_was_said_twice_goes_on_and_shows_no_examples() -> None:
+    chat, (first, last) = Chat(Lab()), turns("zephyr", 2)
+    for said, answer in (("Thanks a lot!", "You are welcome."), first, ("Thanks a lot!", "You are welcome."), last):
+        chat.turn(said, answer)
+    step = chat.send([*chat.history[:6], user("And who signs for the delivery?")])
+    assert step.session.id == chat.session, step.link.why
+
+
+def test_what_left_the_window_may_stand_in_front_of_what_was_said_last() -> None:
+    """Its client looks up what is like the question, also after a loss."""
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 8):
+        chat.turn(said, answer)
+    whole, chat.history = chat.history, chat.history[-4:]
+    assert chat.turn("Which of them comes first?", "The second.").event == "window"
+    step = chat.send([*whole[2:4], *whole[6:8], *chat.history[-2:], user("And why?")])
+    assert step.session.id == chat.session, step.link.why
+
+
 # --- a phrase, a document, a key that many share -------------------------------------------------------------------
 
 

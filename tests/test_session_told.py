@@ -65,6 +65,9 @@ def test_a_task_is_what_the_model_passed_to_a_tool_or_a_part_of_it(shown: list[W
     assert is_delegated(lab.index, session, request(*shown)) is is_task
 
 
+TALK = [user(f"Here is my plan. {PLAN}"), assistant("Yes."), user("Go on.")]
+
+
 @pytest.mark.parametrize(
     ("shown", "how", "id_of", "is_passed"),
     [
@@ -77,6 +80,8 @@ def test_a_task_is_what_the_model_passed_to_a_tool_or_a_part_of_it(shown: list[W
         ([user(f"Do this. {PLAN}"), assistant("Yes."), user("Go on.")], {"system": OTHER}, "own", True),
         ([user(f"Do this. {PLAN}"), assistant("Yes."), user("No, as I said: " + PLAN)], {}, "own", False),
         ([assistant(PLAN)], {}, "own", False),
+        ([*TALK, assistant("Yes."), user("And that?")], {}, "", True),
+        ([*TALK, assistant("Yes."), user("And that?")], {"system": OTHER}, "", False),
     ],
 )
 def test_who_passes_on_a_plan_begins_a_conversation_and_a_sub_agent_does_not(

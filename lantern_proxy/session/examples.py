@@ -65,10 +65,10 @@ def _are_shuffled(session: Session, shown: list[Exchange]) -> bool:
 
 
 def _are_of_others(index: SessionIndex, session: Session, shown: list[Exchange]) -> bool:
-    """Do at least as many exchanges that only other sessions had stand in front of the session's last answer?"""
+    """Do at least as many exchanges that the session does not show stand in front of its last answer?"""
     held = prints_in(session) | session.opening
     main = main_of(session)
     got = [{main_of(index.sessions[sid]) for sid in index.by_answer[answer]} for _, answer in shown]
     own = [at for at, (_, answer) in enumerate(shown) if main in got[at] and answer not in session.opening]
-    others = [at for at, (_, answer) in enumerate(shown) if main not in got[at] and answer not in held]
+    others = [at for at, (_, answer) in enumerate(shown) if answer not in held]
     return bool(own) and len(own) <= sum(at < own[-1] for at in others)
