@@ -696,3 +696,34 @@ def test_each_of_several_values_that_are_asked_for_comes_with_its_correction(blo
     ]
     text = block_of([], "What about alder, birch, cedar, dogwood and elder?", [*OTHERS, *turns])
     assert [value for _, _, value in told if value.replace(" ", "1 ") not in text] == []
+
+
+@pytest.mark.parametrize("others", [[], OTHERS])
+@pytest.mark.parametrize(
+    ("told", "changed", "last", "asked"),
+    [
+        ("The vet sees Bruno on Tuesday.", "They called, the vet moves Bruno from Tuesday to Thursday.",
+         "Actually Friday works better.", "When does the vet see Bruno?"),
+        ("The budget for the kitchen is 14,000 euros.", "Raise the kitchen budget to 16,000 euros.",
+         "Hmm, 15,500 euros after all.", "What is the kitchen budget?"),
+        ("The ingest port of the staging box is 5432.", "Change the ingest port from 5432 to 6000.",
+         "Make it 7000 instead.", "Which port does the ingest use on the staging box?"),
+        ("Der Termin mit Frau Kern ist am Montag.", "Verschiebe den Termin von Montag auf Mittwoch.",
+         "Nimm stattdessen Donnerstag.", "Wann ist der Termin mit Frau Kern?"),
+        ("Le budget du mariage est de 12 000 euros.", "On passe le budget du mariage à 14 000 euros.",
+         "Non, plutôt 13 500 euros.", "Quel est le budget du mariage ?"),
+    ],
+)  # fmt: skip
+def test_the_last_of_several_corrections_comes_though_it_names_nothing(block_of, told, changed, last, asked, others):
+    text = block_of([], asked, [*others[:9], (told, "Noted."), (changed, "Done."), (last, "Done."), *others[9:]])
+    assert last in text
+
+
+@pytest.mark.parametrize(
+    "later", ["Use a timeout of 30 seconds.", "The stove in the hall of the old mill weighs 90 kg."]
+)
+def test_a_next_statement_about_something_else_is_no_correction(block_of, later):
+    told = "The ladle for the soup holds 4 litres."
+    text = block_of([], "How much does the ladle for the soup hold?", [*OTHERS, (told, "Noted."), (later, "Done.")])
+    assert "4 litres" in text
+    assert later not in text

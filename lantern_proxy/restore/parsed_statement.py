@@ -17,8 +17,8 @@ _ENDED_IN_OTHER_LANGUAGES = (
     r"nicht mehr|kein\w* mehr|ya no|non più|não \w+ mais|já não|niet meer|już nie|больше не|уже не|n(?:e |')\w+ plus"
 )
 _NOW_IN_OTHER_LANGUAGES = (
-    "jetzt|nun|ab sofort|statt|anstatt|sondern|maintenant|désormais|plutôt|au lieu|ahora|en vez|en lugar|ora|adesso"
-    "|invece|agora|em vez|voortaan|nu|in plaats|teraz|zamiast|теперь|вместо|artık|yerine"
+    "jetzt|nun|ab sofort|statt|anstatt|stattdessen|sondern|maintenant|désormais|plutôt|au lieu|ahora|en vez|en lugar"
+    "|ora|adesso|invece|agora|em vez|voortaan|nu|in plaats|teraz|zamiast|теперь|вместо|artık|yerine"
 )
 """The same in other languages, a word or two each. A change in other words goes unnoticed, and both statements are
 kept."""

@@ -15,9 +15,17 @@ from lantern_proxy.analyze import ends_asking, informative, is_content, query_te
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.context import STATEMENT_CHARS, Context, Contexts, is_self_contained, is_short, own_terms
+from lantern_proxy.restore.context import (
+    SHORT_CHARS,
+    STATEMENT_CHARS,
+    Context,
+    Contexts,
+    is_self_contained,
+    is_short,
+    own_terms,
+)
 from lantern_proxy.restore.lines import greets, takes_back
-from lantern_proxy.restore.parsed_statement import parse_statement
+from lantern_proxy.restore.parsed_statement import CHANGE_STEMS, parse_statement
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
 from lantern_proxy.signals import speaker_name_end
@@ -36,6 +44,13 @@ SHARE_SAME = 0.6
 them."""
 RARE = 0.45
 """Least idf of a word that links two messages by itself."""
+MOST_CORRECTIONS = 4
+"""Most corrections in a row that are followed."""
+WORDS_BESIDE, WORDS_BESIDE_CHANGE = 1, 2
+"""Most content words beside the value in a statement that only says another one ("Hmm, 15,500 after all."), and in one
+that signals a change ("Actually Friday works better.")."""
+MOST_VALUES = 2
+"""Most values in such a statement: "13 500 euros" has two."""
 MOST_CHARS = 400
 """Longest message that counts as an update."""
 MOST_STEPS = 60
@@ -92,7 +107,7 @@ class Updates(Struct, frozen=True):
         rivals = [each for each in best(scores, RIVALS if people else SHORT_RIVALS).tolist() if scores[each] > 0]
         scope.passages.read(rivals)
         found = [other for n, other in enumerate(rivals) if self._is_update(other, old, near=n < RIVALS)]
-        corrections = [] if people else self._next_correction(row, old)
+        corrections = [] if people else [each for said in (row, *found) for each in self._corrections(said, old)]
         short = [] if people else [*self._short_updates(row, rivals, own_terms(text), old.about), *corrections]
         linked = {*found, *corrections}
         ranked = sorted(
@@ -160,22 +175,32 @@ class Updates(Struct, frozen=True):
                 found.append(other)
         return found + [r for r in next_ if self.contexts.stands_alone(r) and self._context_of_short(r, said)]
 
-    def _next_correction(self, row: int, old: "_Earlier") -> list[int]:
-        """The row of the user's next statement, if it is not long and corrects the message at `row`: it has another
-        value of the same unit, or takes something back, and repeats an old value or is about the same: a rare word is
-        enough where nothing is asked for, or with such a value."""
+    def _corrections(self, row: int, old: "_Earlier") -> list[int]:
+        """Rows of the corrections that follow the message at `row`: the user's next statement, if it is one, the next
+        one after that, and so on."""
+        found = list[int]()
+        while len(found) < MOST_CORRECTIONS and (next_ := self._next_correction([row, *found][-1], old)) is not None:
+            found.append(next_)
+        return found
+
+    def _next_correction(self, row: int, old: "_Earlier") -> int | None:
+        """The row of the user's next statement after `row`, if it is not long and corrects `old`: it has another value
+        of the same unit, or takes something back, and repeats an old value or is about the same: a rare word is enough
+        where nothing is asked for, or with such a value. Right after it, nothing but another value is one, too."""
         found = self._next_statement(row)
         flat = self.scope.passages[found].flat if found is not None else ""
         if found is None or len(flat) > STATEMENT_CHARS:
-            return []
+            return None
         said = _stated(flat)
         text = " ".join(said)
+        if self._passage(found).turn <= self._passage(row).turn + 1 and _is_other_value(text, old.values):
+            return found
         is_same, rarities = old.values.has_same_unit(text), self.scope.rarities
         least = SHARE_NEXT if self.mass and not is_same else 0.0
         weights = ({term: rarities[term] for term in content_of(part)} for part in said)
         links = old.values.names_old_value(text) or any(_shares(each, old.about, least) for each in weights)
         takes = takes_back(said[0]) and not all(map(greets, said))
-        return [found] if links and (takes or is_same) else []
+        return found if links and (takes or is_same) else None
 
     def _next_statement(self, row: int) -> int | None:
         """The row of the user's next message in the session that does not only ask."""
@@ -283,6 +308,18 @@ def sentences_of(text: str) -> tuple[str, ...]:
 def _stated(flat: str) -> list[str]:
     """The sentences of a text that do not ask."""
     return [part for part in sentences_of(flat) if not ends_asking(part)]
+
+
+def _is_other_value(text: str, old: Changes) -> bool:
+    """Does a text say nothing but that something has another value than the `old` one?"""
+    parsed = parse_statement(text)
+    sorts = [value.sort for value in parsed.located_values]
+    if len(text) > SHORT_CHARS or len({*sorts}) != 1 or len(sorts) > MOST_VALUES:
+        return False
+    is_other = old.has_same_unit(text) or (parsed.says_changed and sorts[0] == "name" and old.has_other_value(text))
+    said = (content_of(value.text) for value in parsed.located_values)
+    beside = {term for term in content_of(text) if term.isalpha()}.difference(CHANGE_STEMS, *said)
+    return is_other and len(beside) <= (WORDS_BESIDE_CHANGE if parsed.says_changed else WORDS_BESIDE)
 
 
 def _shares(weights: Mapping[str, float], about: Collection[str], least: float) -> bool:
