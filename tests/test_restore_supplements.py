@@ -727,3 +727,16 @@ def test_a_next_statement_about_something_else_is_no_correction(block_of, later)
     text = block_of([], "How much does the ladle for the soup hold?", [*OTHERS, (told, "Noted."), (later, "Done.")])
     assert "4 litres" in text
     assert later not in text
+
+
+@pytest.mark.parametrize(
+    ("told", "later", "asked"),
+    [
+        ("We cache sessions in Redis.", "Redis is gone, we run Valkey.", "What do we cache sessions in?"),
+        ("Ship to Calle Mayor 12, Madrid.", "New address: Gran Via 88, Madrid.", "Where do you ship to?"),
+    ],
+)
+def test_a_later_statement_that_repeats_a_value_and_has_another_one_is_an_update(block_of, told, later, asked):
+    text = block_of([], asked, [(told, "Noted."), *OTHERS[:4], (later, "Fine."), *OTHERS[4:8]])
+    assert told in text
+    assert later in text

@@ -250,7 +250,8 @@ class Updates(Struct, frozen=True):
             weights = {} if greets(sentence) else {term: rarities[term] for term in content_of(sentence)}
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
             is_asked = bool(asked) and asked.issubset(weights)
-            if not is_asked and (not shared or max(shared) < RARE or sum(shared) < least):
+            is_linked = bool(shared) and max(shared) >= RARE and sum(shared) >= least
+            if not (is_asked or is_linked or (self.mass and _replaces_value(sentence, values))):
                 continue
             is_question = ends_asking(sentence)
             if (
@@ -308,6 +309,15 @@ def sentences_of(text: str) -> tuple[str, ...]:
 def _stated(flat: str) -> list[str]:
     """The sentences of a text that do not ask."""
     return [part for part in sentences_of(flat) if not ends_asking(part)]
+
+
+def _replaces_value(text: str, old: Changes) -> bool:
+    """Does a text repeat an `old` value, and have another one of the same unit, or another name?"""
+    if not old.names_old_value(text):
+        return False
+    return old.has_same_unit(text) or (
+        all(value.sort == "name" for value in parse_statement(text).located_values) and old.has_other_value(text)
+    )
 
 
 def _is_other_value(text: str, old: Changes) -> bool:
