@@ -255,6 +255,11 @@ class Changes:
         ]
         return any(kind in kinds and kind[0] != "name" for kind in new_kinds)
 
+    def has_another(self, new: str) -> bool:
+        """Has `new` another value of the same unit, or does it have names alone and another one?"""
+        only_names = all(value.sort == "name" for value in parse_statement(new).located_values)
+        return self.has_same_unit(new) or (only_names and self.has_other_value(new))
+
     def names_old_value(self, new: str) -> bool:
         """Does `new` repeat a value of the older text? A name counts even where it cannot be told from other words, as
         at the start of a sentence."""

@@ -179,8 +179,12 @@ class Updates(Struct, frozen=True):
         """Rows of the corrections that follow the message at `row`: the user's next statement, if it is one, the next
         one after that, and so on."""
         found = list[int]()
-        while len(found) < MOST_CORRECTIONS and (next_ := self._next_correction([row, *found][-1], old)) is not None:
+        for _ in range(MOST_CORRECTIONS):
+            next_ = self._next_correction(row, old)
+            if next_ is None:
+                break
             found.append(next_)
+            row = next_
         return found
 
     def _next_correction(self, row: int, old: "_Earlier") -> int | None:
@@ -251,7 +255,8 @@ class Updates(Struct, frozen=True):
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
             is_asked = bool(asked) and asked.issubset(weights)
             is_linked = bool(shared) and max(shared) >= RARE and sum(shared) >= least
-            if not (is_asked or is_linked or (self.mass and _replaces_value(sentence, values))):
+            is_replaced = bool(self.mass) and values.names_old_value(sentence) and values.has_another(sentence)
+            if not (is_asked or is_linked or is_replaced):
                 continue
             is_question = ends_asking(sentence)
             if (
@@ -311,22 +316,13 @@ def _stated(flat: str) -> list[str]:
     return [part for part in sentences_of(flat) if not ends_asking(part)]
 
 
-def _replaces_value(text: str, old: Changes) -> bool:
-    """Does a text repeat an `old` value, and have another one of the same unit, or another name?"""
-    if not old.names_old_value(text):
-        return False
-    return old.has_same_unit(text) or (
-        all(value.sort == "name" for value in parse_statement(text).located_values) and old.has_other_value(text)
-    )
-
-
 def _is_other_value(text: str, old: Changes) -> bool:
     """Does a text say nothing but that something has another value than the `old` one?"""
     parsed = parse_statement(text)
     sorts = [value.sort for value in parsed.located_values]
     if len(text) > SHORT_CHARS or len({*sorts}) != 1 or len(sorts) > MOST_VALUES:
         return False
-    is_other = old.has_same_unit(text) or (parsed.says_changed and sorts[0] == "name" and old.has_other_value(text))
+    is_other = old.has_another(text) and (parsed.says_changed or sorts[0] != "name")
     said = (content_of(value.text) for value in parsed.located_values)
     beside = {term for term in content_of(text) if term.isalpha()}.difference(CHANGE_STEMS, *said)
     return is_other and len(beside) <= (WORDS_BESIDE_CHANGE if parsed.says_changed else WORDS_BESIDE)

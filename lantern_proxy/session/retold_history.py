@@ -69,11 +69,8 @@ def holds_whole_history(session: Session, request: Request) -> bool:
 
     A side call quotes a history under a prompt of its own, or says what to do with it.
     """
-    said = spoken(request.messages)
-    head = [m for m in spoken(shown(session)) if m.print]
-    if len(said) < 2 or len(head) < 2 or said[0].role == "assistant":
-        return False
-    if request.tools != session.tools or not shows_system_of(session, request):
+    said, head = spoken(request.messages), _printed(session)
+    if len(head) < 2 or not _may_hold_history(session, request) or said[0].role == "assistant":
         return False
     text, called, end = plain(said[0].text), 0, 0
     for m in (m for n, m in enumerate(head, start=1) if m.role != "user" or n == len(head)):
@@ -83,25 +80,35 @@ def holds_whole_history(session: Session, request: Request) -> bool:
             return False
         end = max(end, at + len(line))
         called = called if is_result else end
-    asked = plain(said[-1].text)
-    return len(text) - end <= PROBE_CHARS and not asks_for_summary(asked) and not asks_for_title(asked)
+    return len(text) - end <= PROBE_CHARS
 
 
 def holds_end_of_history(session: Session, request: Request) -> bool:
     """Does the first text of the request end in the session's last messages, from its last exchange backwards, followed
     by a user's message, under the session's system prompt and with its tools? Its client writes what it keeps of a
     history into one text."""
+    said, head = spoken(request.messages), _printed(session)
+    if not session.answered or [m.role for m in head[-2:]] != ["user", "assistant"]:
+        return False
+    if not _may_hold_history(session, request) or said[-1].role != "user":
+        return False
+    exchange = [plain(m.text) for m in head[-2:]]
+    return any(_ends_in(plain(text), exchange) for text in {said[0].text, readable(said[0].text)})
+
+
+def _printed(session: Session) -> list[Message]:
+    """The messages of a head that say something, without the system's."""
+    return [m for m in spoken(shown(session)) if m.print]
+
+
+def _may_hold_history(session: Session, request: Request) -> bool:
+    """May the first of several messages hold the session's history: does the request have the session's system prompt
+    and tools, and ask for no summary or title?"""
     said = spoken(request.messages)
-    head = [m for m in spoken(shown(session)) if m.print]
-    if len(said) < 2 or said[-1].role != "user" or [m.role for m in head[-2:]] != ["user", "assistant"]:
+    if len(said) < 2 or request.tools != session.tools or not shows_system_of(session, request):
         return False
-    if not session.answered or request.tools != session.tools or not shows_system_of(session, request):
-        return False
-    asked, exchange = plain(said[-1].text), [plain(m.text) for m in head[-2:]]
-    is_task = asks_for_summary(asked) or asks_for_title(asked)
-    return not is_task and any(
-        _ends_in(text, exchange) for text in {plain(said[0].text), plain(readable(said[0].text))}
-    )
+    asked = plain(said[-1].text)
+    return not asks_for_summary(asked) and not asks_for_title(asked)
 
 
 def _ends_in(text: str, lines: Sequence[str]) -> bool:
